@@ -70,7 +70,8 @@ namespace stretto {
 
 #define STRETTO_GEMMS(X)                                                \
   X(tiles, "tiles", "our kernel, tile by tile as the plan's tasks say") \
-  X(library, "library", "cuBLAS, for all that a kernel's tasks make up")
+  X(library, "library",                                                 \
+    "cuBLAS, for all that a kernel's tasks make up; of experts, a kernel that deals out its tiles")
 
 #define STRETTO_COLLECTIVES_BY(X)   \
   X(nccl, "nccl", "NCCL's kernels") \

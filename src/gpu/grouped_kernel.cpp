@@ -20,6 +20,20 @@ void demand(bool holds, const std::string& why) {
   if (!holds) throw UsageError(why);
 }
 
+// One map has both, with what lies between them as a stride.
+void check_up(const GroupedOperands& o) {
+  const Matrix &gate = o.weights, &up = o.up;
+  demand(gate.rows == up.rows && gate.columns == up.columns && gate.stride == up.stride &&
+             gate.dtype == up.dtype,
+         "weights of gate and of up lie alike");
+  const DevicePtr apart =
+      up.address > gate.address ? up.address - gate.address : gate.address - up.address;
+  demand(apart != 0 && apart % 16 == 0 && apart < DevicePtr{1} << 40,
+         fmt::format("weights of gate and of up are a multiple of 16 bytes apart, below 2^40, not "
+                     "{}: allocate them together",
+                     apart));
+}
+
 void check_operands(const GroupedConfig& config, const GroupedOperands& o) {
   const int64_t k = o.tokens.columns, n = o.output.columns;
   const int halves = device::layout_of(config).halves;
@@ -28,11 +42,11 @@ void check_operands(const GroupedConfig& config, const GroupedOperands& o) {
       fmt::format("a grouped kernel has 1 to {} experts, not {}", device::kMostExperts, o.experts));
   demand(o.weights.columns == k,
          fmt::format("weights have as many columns as tokens, {}, not {}", k, o.weights.columns));
-  demand(
-      o.weights.rows == o.experts * n * halves,
-      fmt::format("{} experts of {} columns{} have {} rows of weights, not {}", o.experts, n,
-                  halves == 2 ? " of gate and of up" : "", o.experts * n * halves, o.weights.rows));
-  demand(o.weights.stride == k, "rows of weights lie next to each other");
+  demand(o.expert_rows >= n && o.weights.rows == (o.experts - 1) * o.expert_rows + n,
+         fmt::format("{} experts of {} columns, {} rows apart, have {} rows of weights, not {}",
+                     o.experts, n, o.expert_rows, (o.experts - 1) * o.expert_rows + n,
+                     o.weights.rows));
+  if (halves == 2) check_up(o);
   demand(k > kTileK, fmt::format("a grouped kernel needs K over {}, not {}", kTileK, k));
   demand(n % 8 == 0,
          fmt::format("a grouped kernel's output has a multiple of 8 columns, not {}", n));
@@ -50,6 +64,7 @@ void check_operands(const GroupedConfig& config, const GroupedOperands& o) {
   demand(o.rows_of_expert != 0, "a grouped kernel needs the numbers of its experts' rows");
   demand(o.tickets != 0, "a grouped kernel needs two words of zeros");
   demand(!config.gathers || o.sources != 0, "a kernel that gathers needs the rows' sources");
+  demand(o.per >= 1 && o.per <= INT32_MAX, "a token has 1 choice or more");
   demand(!config.scatters || o.targets != 0, "a kernel that scatters needs the rows' targets");
   demand(!config.weighs || o.row_weights != 0, "a kernel that weighs needs the rows' weights");
 }
@@ -135,8 +150,15 @@ device::GroupedParams grouped_params(const GroupedConfig& config, const GroupedO
   const GroupedOperands& o = operands;
   const int64_t k = o.tokens.columns, n = o.output.columns;
   device::GroupedParams params{};
-  params.weights = layout.halves == 2 ? map_for_interleaved(o.weights, o.experts, config.columns)
-                                      : map_for_experts(o.weights, o.experts, config.columns);
+  const ExpertRows of{o.experts, n, o.expert_rows};
+  params.gate_last = layout.halves == 2 && o.up.address < o.weights.address ? 1 : 0;
+  if (layout.halves == 2) {
+    const Matrix& first = params.gate_last != 0 ? o.up : o.weights;
+    const Matrix& second = params.gate_last != 0 ? o.weights : o.up;
+    params.weights = map_for_interleaved(first, second.address, of, config.columns);
+  } else {
+    params.weights = map_for_experts(o.weights, of, config.columns);
+  }
   for (int i = 0; i < device::kMostUnits; ++i) {
     params.tokens[i] = map_of_rows(o.tokens, (i + 1) * device::kUnitRows, Access::load);
   }
@@ -163,6 +185,7 @@ device::GroupedParams grouped_params(const GroupedConfig& config, const GroupedO
   params.band = kBand;
   params.most_rows = static_cast<uint32_t>(o.most_rows);
   params.output_rows = static_cast<uint32_t>(o.output.rows);
+  params.per = static_cast<uint32_t>(o.per);
   return params;
 }
 

@@ -38,11 +38,14 @@ struct GroupedOperands {
   int64_t entry_rows = 1;  // of the partition: an expert's rows begin at a multiple of it
   // Rows of tokens: the partition's, or those that sources name. Rows of the output: likewise.
   Matrix tokens, output;
-  // Of each expert as many rows as the output has columns, one expert behind the other; of swiglu
-  // twice as many, those of the gate first.
-  Matrix weights;
+  // Of each expert as many rows as the output has columns, from the first expert's first to the
+  // last one's last; of swiglu those of the gate, and `up` is of the other product, which lies
+  // alike.
+  Matrix weights, up;
+  int64_t expert_rows = 0;       // from one expert's first row to the next one's
   DevicePtr rows_of_expert = 0;  // int32, by expert
-  DevicePtr sources = 0;         // int32, by row of the partition, where the kernel gathers
+  DevicePtr sources = 0;         // int32, by row of the partition, where the kernel gathers:
+  int64_t per = 1;               // what stands there over `per` is the row's row of tokens
   DevicePtr targets = 0;         // int32, where it scatters; below 0: nowhere
   DevicePtr row_weights = 0;     // float, where it weighs
   DevicePtr tickets = 0;         // uint32, two zeros; of one launch at a time, which leaves zeros

@@ -106,21 +106,21 @@ device::TensorMap map_of_rows(const Matrix& matrix, int rows, Access access) {
                 access == Access::load ? kL2Promote256 : kL2PromoteNone);
 }
 
-device::TensorMap map_for_experts(const Matrix& weights, int64_t experts, int rows) {
-  const int64_t of_expert = weights.rows / experts;
+device::TensorMap map_for_experts(const Matrix& weights, const ExpertRows& of, int rows) {
   const Dimension dimensions[] = {{weights.columns, 1, device::kTileK},
-                                  {of_expert, weights.stride, rows},
-                                  {experts, of_expert * weights.stride, 1}};
+                                  {of.own, weights.stride, rows},
+                                  {of.experts, of.step * weights.stride, 1}};
   return encode(weights, dimensions, kL2Promote256);
 }
 
-device::TensorMap map_for_interleaved(const Matrix& weights, int64_t experts, int rows) {
-  const int64_t of_half = weights.rows / experts / 2;
+device::TensorMap map_for_interleaved(const Matrix& weights, DevicePtr other, const ExpertRows& of,
+                                      int rows) {
+  const auto apart = static_cast<int64_t>(other - weights.address) / num_bytes(weights.dtype);
   const Dimension dimensions[] = {{weights.columns, 1, device::kTileK},
                                   {8, weights.stride, 8},
-                                  {2, of_half * weights.stride, 2},
-                                  {of_half / 8, 8 * weights.stride, rows / 16},
-                                  {experts, 2 * of_half * weights.stride, 1}};
+                                  {2, apart, 2},
+                                  {of.own / 8, 8 * weights.stride, rows / 16},
+                                  {of.experts, of.step * weights.stride, 1}};
   return encode(weights, dimensions, kL2Promote256);
 }
 

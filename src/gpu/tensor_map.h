@@ -26,12 +26,18 @@ device::TensorMap map_for_sums(const Matrix& matrix, const device::GemmConfig& c
 device::TensorMap map_for_store(const Matrix& matrix, const device::GemmConfig& config,
                                 int rows = device::kChunkRows);
 
-// For the grouped kernel: boxes of 128 bytes by `rows` rows, to load or to store; of weights,
-// one expert's rows behind the other's, boxes of one expert. Interleaved: the first half of an
-// expert's rows and the second, eight of one and eight of the other in turns.
+// Weights of experts: `own` rows of each, and so many from one expert's first to the next one's.
+struct ExpertRows {
+  int64_t experts = 1, own = 0, step = 0;
+};
+
+// For the grouped kernel: boxes of 128 bytes by `rows` rows, to load or to store; of weights, boxes
+// of one expert. Interleaved with other weights, which lie alike from `other` on, at a higher
+// address: eight rows of one and eight of the other in turns.
 enum class Access : uint8_t { load, store };
 device::TensorMap map_of_rows(const Matrix& matrix, int rows, Access access);
-device::TensorMap map_for_experts(const Matrix& weights, int64_t experts, int rows);
-device::TensorMap map_for_interleaved(const Matrix& weights, int64_t experts, int rows);
+device::TensorMap map_for_experts(const Matrix& weights, const ExpertRows& of, int rows);
+device::TensorMap map_for_interleaved(const Matrix& weights, DevicePtr other, const ExpertRows& of,
+                                      int rows);
 
 }  // namespace stretto::cuda

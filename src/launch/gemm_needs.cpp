@@ -29,7 +29,7 @@ class NeedsFinder {
       if (const std::optional<int> library = plan_.library_at(stretch)) {
         if (found_.size() <= stretch) found_.resize(stretch + 1);
         found_[stretch].needs.library = library;
-        continue;
+        if (!is_routed_product(instrs[at].op)) continue;
       }
       const FollowedTile* const tile = sums_.followed_at(lane, at);
       if (tile != nullptr && at != tile->begin) continue;  // it is the second product's

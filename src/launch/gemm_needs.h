@@ -39,7 +39,9 @@ void for_each_row_part(const Plan& plan, const Instr& gemm, const Visit& visit) 
 
 // What the tiles of one kernel ask of it.
 struct GemmNeeds {
-  std::optional<int> library;   // multiplies, by this algorithm: tiles ask nothing
+  // A library multiplies, by this algorithm: tiles ask nothing. Where rows choose their matrices it
+  // is the kernel of experts (expert_products.h).
+  std::optional<int> library;
   int rows = 0, columns = 0;    // of the largest, of one product; 0: there is none
   bool parts = false;           // some tile is stored from a row on that begins none of its chunks
   std::optional<DType> stored;  // what every tile is stored in; nothing: none is, or they differ

@@ -6,7 +6,9 @@
 #include <tuple>
 
 #include "launch/buffer_places.h"
+#include "launch/expert_products.h"
 #include "plan/placed.h"
+#include "plan/tile_task.h"
 #include "stretto/error.h"
 #include "stretto/schedule.h"
 
@@ -114,10 +116,37 @@ std::string why_not_at_once(const std::vector<Product>& products) {
   return "";
 }
 
+// The tiles of experts of a lane's stretch that begins at `at`, which moves on to its end: behind
+// what prepares their tokens, and ahead of what movers do.
+void add_tiles_of_experts(const Plan& plan, uint32_t lane, uint32_t& at,
+                          std::vector<BlockPart>& experts) {
+  const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
+  InGemm in_gemm;
+  BlockPart part{lane, at, at, {}};
+  for (; at < instrs.size() && instrs[at].op != Opcode::boundary; ++at) {
+    if (!in_gemm.pass(instrs[at]) || !instrs[at].is_task()) continue;
+    if (part.end == part.begin) part.begin = at;
+    part.end = at + 1;
+  }
+  if (part.end > part.begin) experts.push_back(std::move(part));
+}
+
+bool has_experts(const std::vector<Instr>& instrs, uint32_t at) {
+  for (; at < instrs.size() && instrs[at].op != Opcode::boundary; ++at) {
+    if (is_routed_product(instrs[at].op)) return true;
+  }
+  return false;
+}
+
 // The gemms of a lane's stretch that begins at `at`, which moves on to its end.
-std::string add_stretch(const Plan& plan, const Lane& lane, bool by_library, uint32_t& at,
-                        std::vector<Product>& products) {
+std::string add_stretch(const Plan& plan, uint32_t index, bool by_library, uint32_t& at,
+                        std::vector<Product>& products, std::vector<BlockPart>& experts) {
+  const Lane& lane = plan.lanes[index];
   const std::vector<Instr>& instrs = lane.instrs;
+  if (by_library && has_experts(instrs, at)) {
+    add_tiles_of_experts(plan, index, at, experts);
+    return "";
+  }
   while (!by_library && at < instrs.size() && instrs[at].op != Opcode::boundary) ++at;
   while (at < instrs.size() && instrs[at].op == Opcode::notify) ++at;
   bool in_front = true;
@@ -134,21 +163,27 @@ std::string add_stretch(const Plan& plan, const Lane& lane, bool by_library, uin
   return "";
 }
 
-std::string why_no_products_of_rank(const Plan& plan, const std::vector<const Lane*>& lanes) {
+std::string why_no_products_of_rank(const Plan& plan, const TileSums& sums,
+                                    const std::vector<uint32_t>& lanes) {
   std::vector<uint32_t> at(lanes.size(), 0);
   bool more = !lanes.empty();
   for (size_t number = 0; more; ++number) {
     const bool by_library = plan.library_at(number).has_value();
     std::vector<Product> products;
+    std::vector<BlockPart> experts;
     more = false;
     for (size_t i = 0; i < lanes.size(); ++i) {
-      std::string why = add_stretch(plan, *lanes[i], by_library, at[i], products);
+      std::string why = add_stretch(plan, lanes[i], by_library, at[i], products, experts);
       if (!why.empty()) return why;
-      if (at[i] >= lanes[i]->instrs.size()) continue;
+      if (at[i] >= plan.lanes[lanes[i]].instrs.size()) continue;
       ++at[i];
       more = true;
     }
-    std::string why = why_not_at_once(joined(std::move(products)));
+    if (!experts.empty() && !products.empty()) {
+      return "between two boundaries all products are of experts, or none is";
+    }
+    std::string why = experts.empty() ? why_not_at_once(joined(std::move(products)))
+                                      : why_no_expert_products(plan, sums, experts);
     if (!why.empty()) return why;
   }
   return "";
@@ -194,7 +229,7 @@ std::vector<int> algorithms_by_product(const Plan& plan, const std::vector<RankP
   std::vector<int> algorithms(static_cast<size_t>(products));
   for (const RankProgram& program : programs) {
     for (size_t k = 0; k < program.gemms.size(); ++k) {
-      if (!program.needs[k].library) continue;
+      if (!program.needs[k].library || program.needs[k].grouped) continue;
       for (const Product& one : products_of(plan, program.gemms[k])) {
         int& asked = algorithms[product_of_operator(plan, one)];
         asked = std::max(asked, *program.needs[k].library);
@@ -204,15 +239,15 @@ std::vector<int> algorithms_by_product(const Plan& plan, const std::vector<RankP
   return algorithms;
 }
 
-std::string why_no_products(const Plan& plan) {
+std::string why_no_products(const Plan& plan, const TileSums& sums) {
   std::string why;
   for (size_t next = 0; next < plan.lanes.size() && why.empty();) {
-    std::vector<const Lane*> lanes;
+    std::vector<uint32_t> lanes;
     const uint16_t rank = plan.lanes[next].rank;
     for (; next < plan.lanes.size() && plan.lanes[next].rank == rank; ++next) {
-      if (plan.lanes[next].kind == LaneKind::compute) lanes.push_back(&plan.lanes[next]);
+      if (plan.lanes[next].kind == LaneKind::compute) lanes.push_back(static_cast<uint32_t>(next));
     }
-    why = why_no_products_of_rank(plan, lanes);
+    why = why_no_products_of_rank(plan, sums, lanes);
   }
   return why.empty() ? "" : "of gemms that a library multiplies: " + why;
 }

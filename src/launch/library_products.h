@@ -26,7 +26,7 @@ size_t product_of_operator(const Plan& plan, const Product& one);
 std::vector<int> algorithms_by_product(const Plan& plan, const std::vector<RankProgram>& programs);
 
 // Why the gemms that a library multiplies are no products of it; empty when they are.
-std::string why_no_products(const Plan& plan);
+std::string why_no_products(const Plan& plan, const TileSums& sums);
 
 // Whether a library multiplies into the caller's result, rather than into what a collective adds
 // up.

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lower/lowering.h"
+#include "plan/tile_task.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -24,7 +25,7 @@ std::vector<LibraryKernel> find_kernels(const Draft& draft) {
     const InstrRef& ref = draft.program[at];
     const Instr& instr = draft.plan.lanes[ref.lane].instrs[ref.pos];
     if (instr.op == Opcode::boundary) ++passed[ref.lane];
-    if (instr.op != Opcode::gemm) continue;
+    if (!is_product(instr.op)) continue;
     const Schedule& schedule = draft.schedule_at(at);
     const size_t behind = passed[ref.lane];
     if (found.size() <= behind) found.resize(behind + 1);

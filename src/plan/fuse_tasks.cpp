@@ -122,7 +122,7 @@ class Fuser {
       if (lane.instrs[at].op == Opcode::boundary) {
         by_library = plan_.library_at(++boundaries).has_value();
       }
-      if (by_library || !may_begin(lane, at)) continue;
+      if (!may_begin(lane, at) || (by_library && !is_routed_product(lane.instrs[at].op))) continue;
       const Grown grown = grow_from(lane, at);
       tries_.push_back({l, at, grown.tile.last, grown.next});
       if (grown.tile.last == at) {

@@ -44,7 +44,8 @@ void walk(const Plan& plan, uint32_t l, LaneTiles& found) {
     if (instr.op == Opcode::boundary) by_library = plan.library_at(++boundaries).has_value();
     if (!instr.fused) {
       end_tile();
-      if (is_product(instr.op) && !by_library) task.emplace(plan, lane, at);
+      const bool keeps_tile = !by_library || is_routed_product(instr.op);
+      if (is_product(instr.op) && keeps_tile) task.emplace(plan, lane, at);
       continue;
     }
     std::string what;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "plan/faults.h"
+#include "plan/tile_task.h"
 #include "stretto/schedule.h"
 
 namespace stretto {
@@ -23,7 +24,7 @@ std::vector<bool> kernels_of_gemms(const Plan& plan) {
     size_t behind = 0;
     for (const Instr& instr : lane.instrs) {
       if (instr.op == Opcode::boundary) ++behind;
-      if (instr.op != Opcode::gemm) continue;
+      if (!is_product(instr.op)) continue;
       if (found.size() <= behind) found.resize(behind + 1, false);
       found[behind] = true;
     }

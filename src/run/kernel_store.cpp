@@ -22,6 +22,13 @@ const cuda::GemmKernel& KernelStore::gemm(const cuda::Device& device,
   return *found;
 }
 
+const cuda::GroupedKernel& KernelStore::experts(const cuda::Device& device,
+                                                const device::GroupedConfig& config) {
+  auto& found = of(device).experts[cuda::describe(config)];
+  if (!found) found = std::make_unique<cuda::GroupedKernel>(device, compiler_, config);
+  return *found;
+}
+
 const cuda::Kernel& KernelStore::mover(const cuda::Device& device, bool norms, bool routes) {
   auto& found = of(device).movers[norms ? 1 : 0][routes ? 1 : 0];
   if (!found) {

@@ -8,6 +8,7 @@
 
 #include "gpu/compiler.h"
 #include "gpu/gemm_kernel.h"
+#include "gpu/grouped_kernel.h"
 #include "gpu/library_matmul.h"
 #include "gpu/sync_kernels.h"
 #include "lang/lang_kernel.h"
@@ -24,6 +25,8 @@ class KernelStore {
 
   // For `device`, which must be current. They live as long as the store.
   const cuda::GemmKernel& gemm(const cuda::Device& device, const device::GemmConfig& config);
+  const cuda::GroupedKernel& experts(const cuda::Device& device,
+                                     const device::GroupedConfig& config);
   // As mover_source().
   const cuda::Kernel& mover(const cuda::Device& device, bool norms, bool routes);
   const cuda::SyncKernels& sync(const cuda::Device& device);
@@ -38,6 +41,7 @@ class KernelStore {
   struct OfDevice {
     const cuda::Device* device = nullptr;
     std::map<std::string, std::unique_ptr<cuda::GemmKernel>> gemms;  // by description
+    std::map<std::string, std::unique_ptr<cuda::GroupedKernel>> experts;
     std::unique_ptr<cuda::Kernel> movers[2][2];                      // [norms][routes]
     std::unique_ptr<cuda::SyncKernels> sync;
     std::map<int, std::unique_ptr<cuda::MatmulLibrary>> libraries;   // by proposals

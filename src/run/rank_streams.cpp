@@ -20,7 +20,8 @@ RankStreams::RankStreams(const Setup& setup)
     : setup_(setup),
       sets_(cuda::num_sets(setup.plan)),
       fork_(false),
-      sync_(setup.kernels.sync(setup.device)) {
+      sync_(setup.kernels.sync(setup.device)),
+      experts_({setup.plan, setup.rank, setup.places, setup.device, setup.kernels, sets_}) {
   for (size_t i = 0; i < setup.program.streams.size(); ++i) {
     streams_.push_back(i == 0 ? nullptr : std::make_unique<Stream>());
     joins_.push_back(std::make_unique<cuda::Event>(false));
@@ -64,6 +65,7 @@ std::vector<KernelMarks> RankStreams::marks() const {
 void RankStreams::restart() {
   eager_runs_ = captured_runs_ = shown_runs_ = runs_since_end_ = 0;
   counts_.restart();
+  experts_.restart();
   clear_let_go_words();
   std::vector<uint64_t> first_values;
   for (const cuda::CopiedNotify& notify : copied_) first_values.push_back(notify.value);

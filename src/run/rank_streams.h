@@ -17,6 +17,7 @@
 #include "run/call_memory.h"
 #include "run/call_tensors.h"
 #include "run/copy_rows.h"
+#include "run/expert_launches.h"
 #include "run/kernel_store.h"
 #include "run/low_latency_lane.h"
 #include "run/marked_tasks.h"
@@ -226,6 +227,7 @@ class RankStreams {
   cuda::MatmulLibrary* library_ = nullptr;    // where it multiplies
   std::vector<SharedMatmul> matmuls_;
   std::vector<std::vector<std::vector<MatrixProduct>>> products_;  // [kernel of a library's][set]
+  ExpertLaunches experts_;  // by the same number; of each kernel either
   cuda::DeviceMemory workspace_, spare_rows_;                      // of the library's products
   std::vector<cuda::DeviceMemory> former_workspaces_;              // runs may still use them
   std::optional<WholeProduct> whole_product_;  // where memory may say the rows of the result

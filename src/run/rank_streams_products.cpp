@@ -23,7 +23,6 @@ int RankStreams::sms_beside_movers() const {
 }
 
 void RankStreams::add_products() {
-  library_ = &setup_.kernels.library(setup_.device, setup_.most_proposals);
   const auto matrix_of = [&](const Region& region, int set) {
     const Buffer& buffer = setup_.plan.buffers[region.buffer];
     return cuda::Matrix{cuda::address_of(setup_.places, region.rank, region.buffer, set) +
@@ -38,6 +37,13 @@ void RankStreams::add_products() {
     const bool is_alone = k + 1 == setup_.program.gemms.size() && !setup_.plan.op.ends_with_terms();
     const int sms = is_alone ? 0 : sms_beside_movers();
     auto& by_set = products_.emplace_back(static_cast<size_t>(sets_));
+    const cuda::GemmNeeds& needs = setup_.program.needs[k];
+    experts_.add(cuda::is_by_experts(needs)
+                     ? cuda::expert_products_of(setup_.plan, *setup_.program.sums, kernel)
+                     : std::vector<cuda::ExpertProduct>(),
+                 needs, sms);
+    if (cuda::is_by_experts(needs)) continue;
+    library_ = &setup_.kernels.library(setup_.device, setup_.most_proposals);
     const std::vector<cuda::Product> found = cuda::products_of(setup_.plan, kernel);
     if (setup_.serves && (found.size() != 1 || found.front().c.rows() != setup_.plan.op.rows())) {
       throw UsageError("a library serves fewer rows where all of a rank's are one product");
@@ -68,6 +74,7 @@ void RankStreams::add_products() {
       }
     }
   }
+  alternates_ = alternates_ || experts_.alternates();
   workspace_ = cuda::DeviceMemory(workspace);
   if (setup_.serves) spare_rows_ = cuda::DeviceMemory(row * kSpareRows);
 }
@@ -108,6 +115,7 @@ std::vector<int> RankStreams::num_proposed() const {
 // Where memory says the rows, all that there may be: what stands in the others is nobody's, so it
 // may be multiplied but not written to the caller's result.
 void RankStreams::multiply(uint32_t kernel, const Stream& stream, int set, const CallRows& rows) {
+  experts_.launch(kernel, stream, set, call_.places);
   for (const MatrixProduct& product : products_[kernel][static_cast<size_t>(set)]) {
     LibraryMatmul::Places places = {cuda::at_call(product.places.a, call_.places),
                                     cuda::at_call(product.places.b, call_.places),

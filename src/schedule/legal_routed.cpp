@@ -10,6 +10,20 @@ void check_permute(Case& c) {
            to_string(c.schedule.permute));
 }
 
+// What the kernel of experts has besides of shapes (gpu/grouped_kernel.h).
+void check_kernel_of_experts(Case& c) {
+  constexpr int64_t kStep = 8, kMoreThan = 64, kMostExperts = 512;
+  const int64_t columns = c.op.local_n(), k = c.op.local_k();
+  const int64_t own = c.op.kind.weight == Held::experts
+                          ? (c.op.experts + c.op.ranks - 1) / c.op.ranks
+                          : c.op.experts;
+  if (columns % kStep == 0 && k > kMoreThan && own <= kMostExperts) return;
+  c.refuse(
+      "gemm=library with {} experts of {} columns and K of {} on a rank; it has at most {}, "
+      "columns in multiples of {} and K over {}: take gemm=tiles",
+      own, columns, k, kMostExperts, kStep, kMoreThan);
+}
+
 void check_routed(Case& c) {
   const Schedule& s = c.schedule;
   constexpr std::string_view kKind = "rows that choose their matrices";
@@ -17,8 +31,10 @@ void check_routed(Case& c) {
                           std::string_view right) {
     if (is_set) c.refuse("{} with {}, {}: take {}", set, kKind, why, right);
   };
-  refuse(s.gemm != GemmBy::tiles, fmt::format("gemm={}", to_string(s.gemm)),
-         "of which a library is told no part", "gemm=tiles");
+  check_gemm(c);
+  if (s.gemm == GemmBy::library && c.op_good) check_kernel_of_experts(c);
+  refuse(s.algorithm != 0, fmt::format("algorithm={}", s.algorithm),
+         "whose library proposes one", "algorithm=0");
   refuse(s.collectives != CollectivesBy::nccl,
          fmt::format("collectives={}", to_string(s.collectives)),
          "whose sums are of local rows first", "collectives=nccl");
@@ -36,6 +52,9 @@ void check_routed(Case& c) {
          "chunks=1");
   if (c.op.ranks > 1) {
     const bool by_nccl = s.mover == Mover::nccl;
+    refuse(!by_nccl && s.gemm == GemmBy::library,
+           fmt::format("gemm=library and mover={}", to_string(s.mover)), "which tiles await",
+           "mover=nccl or gemm=tiles");
     refuse(!by_nccl && s.mover != Mover::comm_blocks, fmt::format("mover={}", to_string(s.mover)),
            "which blocks pick", "mover=comm-blocks or nccl");
     refuse(s.granularity != Granularity::whole && s.granularity != Granularity::chunk,

@@ -159,6 +159,12 @@ OperatorSchedule parse_schedules(std::string_view text, const Operator& op, cons
 
 namespace {
 
+// The kernel of experts adds no rows of bias.
+bool adds_bias(const Operator& op, const OperatorSegment& product) {
+  return std::any_of(product.stages.begin(), product.stages.end(),
+                     [&](int stage) { return op.stage(stage).kind == StageKind::bias; });
+}
+
 // Of an operator whose rows are not split, or of one part of them.
 std::vector<std::string> legal_part(const Operator& op, const OperatorSchedule& schedule,
                                     const Machine& machine) {
@@ -171,6 +177,10 @@ std::vector<std::string> legal_part(const Operator& op, const OperatorSchedule& 
       reasons.push_back(prefix + reason);
     }
     const Schedule &one = schedule.products[i], &first = schedule.products.front();
+    if (one.gemm == GemmBy::library && products[i]->product->is_routed() &&
+        adds_bias(op, *products[i])) {
+      reasons.push_back(prefix + "gemm=library with a bias behind experts: take gemm=tiles");
+    }
     // These are said once for a plan.
     if (one.cluster != first.cluster) {
       reasons.push_back(prefix + fmt::format("cluster is one for all products: take that of {}",

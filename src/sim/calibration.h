@@ -47,6 +47,8 @@ constexpr double kEmptyEntryUs = 0.3;
 // Tiles that pick their rows while they load them multiply so many times longer. One H100, layers of
 // four models with 256 and more rows an expert: 1.2 (2048 columns of rows) to 1.45 (7168).
 constexpr double kPicked = 1.35;
+// The kernel of experts multiplies rows in units of so many.
+constexpr double kUnitOfExperts = 16;
 
 // However narrow a tile is, a stage of its K takes this long from one to the next (2 and 4 x H200,
 // M = 16, 64 to 192 columns, K = 4096 and 8192: 0.208 to 0.225 us).

@@ -95,7 +95,8 @@ class Costs {
   }
   // Whether the kernel behind so many boundaries is a library's.
   bool is_library_next(size_t behind) const {
-    return plan_.library_gemms || (behind < next_is_library_.size() && next_is_library_[behind]);
+    if (next_is_library_.empty()) return plan_.library_gemms;
+    return behind < next_is_library_.size() && next_is_library_[behind];
   }
   // From the notify until the waiter sees it.
   double signal_us(int from, int to) const;

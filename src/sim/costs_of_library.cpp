@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "plan/placed.h"
+#include "plan/tile_task.h"
 #include "sim/calibration.h"
 #include "sim/costs.h"
 
@@ -23,12 +24,52 @@ double macs_of(const Plan& plan, const Instr& gemm) {
   return gemm.kind()->flops(plan.reads(gemm), plan.writes(gemm), rows_of_task(plan, gemm)) / 2;
 }
 
+// By rank and partition: of the rows of entries that are filled where experts are all as likely,
+// the share that the kernel of experts multiplies, which takes rows in units.
+class SharesOfEntries {
+ public:
+  explicit SharesOfEntries(const Plan& plan) : plan_(plan) {
+    if (plan.partitions.empty()) return;
+    rows_.resize(static_cast<size_t>(plan.ranks()), std::vector<double>(plan.partitions.size()));
+    for (const Lane& lane : plan.lanes) {
+      for (const Instr& instr : lane.instrs) {
+        if (instr.op == Opcode::route) add(lane.rank, instr);
+      }
+    }
+  }
+
+  double of(int rank, const Region& to) const {
+    const int16_t number = plan_.buffers[to.buffer].partition;
+    if (number < 0) return 1;
+    const Partition& partition = plan_.partitions[static_cast<size_t>(number)];
+    const double filled = double{1} * partition.expected * partition.blocks * partition.rows;
+    const double rows = rows_[static_cast<size_t>(rank)][static_cast<size_t>(number)];
+    return filled > 0 && rows > 0 ? std::min(1.0, rows / filled) : 1;
+  }
+
+ private:
+  void add(int rank, const Instr& route) {
+    const Region &ids = plan_.reads(route)[0], &table = plan_.writes(route)[0];
+    const double own = plan_.writes(route)[3].rows() - 1, all = route.count(0);
+    const int16_t number = plan_.buffers[table.buffer].partition;
+    if (number < 0) return;
+    const double choices = static_cast<double>(ids.elements()) * own / std::max(1.0, all);
+    rows_[static_cast<size_t>(rank)][static_cast<size_t>(number)] +=
+        choices + std::min(own, choices) * kUnitOfExperts / 2;
+  }
+
+  const Plan& plan_;
+  std::vector<std::vector<double>> rows_;
+};
+
 }  // namespace
 
-// Between two boundaries there may be nothing.
+// Between two boundaries there may be nothing; where rows choose experts, also kernels that prepare
+// tokens and add up.
 void Costs::find_next_kernels() {
-  if (plan_.library_kernels.empty()) return;
-  std::vector<bool> has_tasks;  // by boundaries before them
+  const bool is_all = plan_.library_gemms && plan_.partitions.empty();
+  if (is_all || !plan_.any_library()) return;
+  std::vector<bool> has_tasks, multiplies;  // by boundaries before them
   for (const Lane& lane : plan_.lanes) {
     if (lane.kind != LaneKind::compute) continue;
     size_t boundaries = 0;
@@ -36,13 +77,15 @@ void Costs::find_next_kernels() {
       boundaries += instr.op == Opcode::boundary;
       if (!instr.is_task()) continue;
       if (has_tasks.size() <= boundaries) has_tasks.resize(boundaries + 1, false);
+      if (multiplies.size() <= boundaries) multiplies.resize(boundaries + 1, false);
       has_tasks[boundaries] = true;
+      multiplies[boundaries] = multiplies[boundaries] || is_product(instr.op);
     }
   }
   next_is_library_.assign(has_tasks.size(), false);
   bool is_library = false;
   for (size_t at = has_tasks.size(); at-- > 0;) {
-    if (has_tasks[at]) is_library = plan_.library_at(at).has_value();
+    if (has_tasks[at]) is_library = multiplies[at] && plan_.library_at(at).has_value();
     next_is_library_[at] = is_library;
   }
 }
@@ -55,6 +98,12 @@ void Costs::find_products() {
   const auto ranks = static_cast<size_t>(plan_.ranks());
   std::vector<int> movers(ranks, 0);
   std::vector<size_t> last(ranks, 0);  // by rank: boundaries before its last gemms
+  const SharesOfEntries shares(plan_);
+  const auto macs_here = [&](uint16_t rank, const Instr& gemm) {
+    const double picked = gemm.op == Opcode::gather_gemm ? kPicked : 1;
+    return picked * macs_of(plan_, gemm) * shares.of(rank, plan_.writes(gemm)[0]);
+  };
+  std::vector<Region> inputs;
   for (uint32_t l = 0; l < plan_.lanes.size(); ++l) {
     const Lane& lane = plan_.lanes[l];
     if (lane.kind == LaneKind::comm && !lane.instrs.empty()) ++movers[lane.rank];
@@ -62,12 +111,17 @@ void Costs::find_products() {
     size_t boundaries = 0;
     for (const Instr& instr : lane.instrs) {
       if (instr.op == Opcode::boundary) ++boundaries;
-      if (instr.op != Opcode::gemm) continue;
+      if (!is_product(instr.op) || is_empty(instr)) continue;
       last[lane.rank] = std::max(last[lane.rank], boundaries);
       if (!plan_.library_at(boundaries)) continue;
       Product& product = products[{lane.rank, boundaries}];
       product.by_lane[l].push_back(&instr);
-      for (const Region& read : plan_.reads(instr)) {
+      inputs.assign(plan_.reads(instr).begin(), plan_.reads(instr).end());
+      if (is_routed_product(instr.op)) {
+        inputs.clear();
+        add_inputs_of_entry(instr, inputs);
+      }
+      for (const Region& read : inputs) {
         const bool is_new =
             product.inputs.emplace(read.buffer, read.row0, read.row1, read.col0, read.col1).second;
         if (is_new) product.bytes += region_bytes(read);
@@ -80,7 +134,7 @@ void Costs::find_products() {
     const double sms = machine_.sms - (is_alone ? 0 : movers[place.first]);
     for (const auto& [lane, gemms] : product.by_lane) {
       double macs = 0;
-      for (const Instr* gemm : gemms) macs += macs_of(plan_, *gemm);
+      for (const Instr* gemm : gemms) macs += macs_here(place.first, *gemm);
       product.macs += macs;
       product.most_macs = std::max(product.most_macs, macs);
     }
@@ -92,7 +146,7 @@ void Costs::find_products() {
     const double us = kLibraryStartUs + std::max(multiply_us, read_us);
     for (const auto& [lane, gemms] : product.by_lane) {
       for (const Instr* gemm : gemms) {
-        library_us_[gemm] = us * macs_of(plan_, *gemm) / product.most_macs;
+        library_us_[gemm] = us * macs_here(place.first, *gemm) / product.most_macs;
       }
     }
   }

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "gpu/gemm_kernel.h"
+#include "gpu/grouped_kernel.h"
 #include "gpu/sync_kernels.h"
 #include "gpu/test_data.h"
+#include "launch/expert_products.h"
 #include "launch/gemm_choice.h"
 #include "launch/library_products.h"
 #include "launch/rank_program.h"
@@ -22,6 +24,10 @@ class KernelList {
   void add_gemm(const device::GemmConfig& config) {
     add(
         "gemm " + describe(config), [&] { return gemm_source(config); }, true);
+  }
+  void add_experts(const device::GroupedConfig& config) {
+    add(
+        "experts " + describe(config), [&] { return grouped_source(config); }, true);
   }
   void add_low_latency(const LowLatencyShape& shape) {
     add(
@@ -88,8 +94,13 @@ const std::vector<std::string>& known_archs() {
 std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, bool serves) {
   KernelList set(arch);
   for (const RankProgram& program : programs_of(plan)) {
-    for (const GemmNeeds& needs : program.needs) {
+    for (size_t k = 0; k < program.gemms.size(); ++k) {
+      const GemmNeeds& needs = program.needs[k];
       if (!needs.library) set.add_gemm(config_for(plan, needs, serves));
+      if (!is_by_experts(needs)) continue;
+      for (const ExpertProduct& one : expert_products_of(plan, *program.sums, program.gemms[k])) {
+        set.add_experts(config_for(plan, needs, one));
+      }
     }
   }
   if (serves && multiplies_into_result(plan)) set.add_copy_of_rows();

@@ -63,7 +63,11 @@ class LaneLimits {
       if (has_tables_ && is_routed_move(instr.op)) look_at_routed({l, at});
       if (!plan_.partitions.empty()) look_at_choices({l, at});
       stretch.has_tiles = stretch.has_tiles || is_product(instr.op);
-      if (!is_product(instr.op) || plan_.library_at(stretch_)) continue;
+      if (!is_product(instr.op)) continue;
+      if (plan_.library_at(stretch_)) {
+        if (is_routed_product(instr.op)) look_at_operands({l, at}, sums_.followed_at(l, at));
+        continue;
+      }
       const TileSum sum = sums_.of(l, at);
       uint32_t made = sum.position;  // the tile's task makes what stands up to here
       const FollowedTile* const tile = sums_.followed_at(l, at);

@@ -98,7 +98,7 @@ std::optional<PlanLimit> why_not_added(const Plan& plan) {
 
 // Why no GEMM kernel computes and adds all tiles between two boundaries; empty when one does.
 std::string why_no_kernel(const Plan& plan, const GemmNeeds& needs, bool serves) {
-  if (needs.library) return "";
+  if (needs.library && !needs.grouped) return "";
   if (!needs.stored && needs.rows != 0) {
     return "all tiles between two boundaries must be written in one type";
   }
@@ -113,6 +113,7 @@ std::string why_no_kernel(const Plan& plan, const GemmNeeds& needs, bool serves)
   if (!needs.follow_alike) {
     return "the same activation follows all tiles between two boundaries, or none does";
   }
+  if (needs.library) return "";
   if (std::string why = why_no_tile(needs, serves); !why.empty()) return why;
   if (needs.grouped) return why_illegal(config_for(plan, needs, serves));
   if (!needs.splits || needs.adds == 0) return "";
@@ -142,7 +143,7 @@ std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bo
           "a library does not multiply fewer rows than the plan's where NCCL moves them: take "
           "rows=fixed or collectives=low-latency");
     }
-    if (std::string why = why_no_products(plan); !why.empty()) limits.add(std::move(why));
+    if (std::string why = why_no_products(plan, sums); !why.empty()) limits.add(std::move(why));
   }
   if (plan.low_latency_collectives) {
     if (std::string why = why_no_low_latency(plan, serves); !why.empty())

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "gpu/gemm_kernel.h"
+#include "gpu/grouped_kernel.h"
+#include "launch/expert_products.h"
 #include "launch/gemm_choice.h"
 #include "launch/signal_layout.h"
 #include "tables/copied_notifies.h"
@@ -29,8 +31,9 @@ class Lister {
     for (size_t i = 0; i < program.gemms.size(); ++i) {
       ListedKernel& kernel = listed.gemms.emplace_back();
       const GemmNeeds& needs = program.needs[i];
-      kernel.config =
-          needs.library ? library_text(*needs.library) : describe(config_for(plan_, needs));
+      kernel.config = is_by_experts(needs) ? experts_text(program, i)
+                      : needs.library      ? library_text(*needs.library)
+                                           : describe(config_for(plan_, needs));
       for (const BlockPart& part : program.gemms[i]) {
         kernel.blocks.push_back(gemm_block(part, needs.library.has_value()));
       }
@@ -50,6 +53,16 @@ class Lister {
   }
 
  private:
+  // Of several products of a kernel each, in turns.
+  std::string experts_text(const RankProgram& program, size_t kernel) const {
+    std::string text;
+    for (const ExpertProduct& one :
+         expert_products_of(plan_, *program.sums, program.gemms[kernel])) {
+      const device::GroupedConfig config = config_for(plan_, program.needs[kernel], one);
+      text += fmt::format("{}experts {}", text.empty() ? "" : ", ", describe(config));
+    }
+    return text;
+  }
   ListedInstr instr(uint32_t lane, uint32_t position) const {
     const Lane& of = plan_.lanes[lane];
     return {of.kind, of.index, position, print(plan_, of, of.instrs[position])};
@@ -77,7 +90,7 @@ class Lister {
       if (goes_on_behind) {
         const bool multiplies = is_product(op);
         add(multiplies ? BlockWord::beside : BlockWord::follows, part.lane, at, block);
-      } else if (op == Opcode::gemm && by_library) {
+      } else if (is_product(op) && by_library) {
         add(BlockWord::product, part.lane, at, block);
       } else if (is_product(op)) {
         const bool goes_on = at < computed;

@@ -40,6 +40,7 @@ std::vector<Contender> contenders(const Operator& op, const Machine& machine, Ro
   const OperatorSchedule tiles = schedule_of(find_preset("tiles"), op, machine);
   if (op.ranks > 1) add("tiles", tiles);
   add("sequential", schedule_of(find_preset("sequential"), op, machine));
+  add("library", schedule_of(find_preset("library"), op, machine));
   if (op.ranks == 1) return all;
   for (const Granularity granularity : {Granularity::whole, Granularity::chunk}) {
     OperatorSchedule changed = tiles;

@@ -126,7 +126,10 @@ class GroupedGpuTest : public GpuTest {
     operands.most_rows = rows;
     operands.entry_rows = entry_rows;
     operands.tokens = {tokens.address(), num_tokens, k, k, type};
-    operands.weights = {weights.address(), experts * n * halves, k, k, type};
+    operands.expert_rows = n * halves;
+    operands.weights = {weights.address(), (experts - 1) * n * halves + n, k, k, type};
+    operands.up = operands.weights;
+    operands.up.address += bytes(n * k);
     operands.output = {output.address(), num_tokens, n, stride, type};
     operands.rows_of_expert = count_words.address();
     operands.sources = source_words.address();
@@ -235,6 +238,7 @@ TEST_F(GroupedGpuTest, WildTablesWriteNothingElse) {
   operands.experts = kExperts;
   operands.most_rows = kRows;
   operands.tokens = {tokens.address(), kRows, kK, kK, DType::bf16};
+  operands.expert_rows = kColumns;
   operands.weights = {weights.address(), kExperts * kColumns, kK, kK, DType::bf16};
   operands.output = {output.address() + kRows * kColumns * 2, kRows, kColumns, kColumns,
                      DType::bf16};

@@ -145,7 +145,8 @@ TEST(GroupedOperandsTest, ThatDoNotFitAreRefused) {
   right.experts = 4;
   right.most_rows = 100;
   right.tokens = {256, 100, 512, 512, DType::bf16};
-  right.weights = {256, 4 * 64, 512, 512, DType::bf16};
+  right.weights = {256, 3 * 80 + 64, 512, 512, DType::bf16};
+  right.expert_rows = 80;
   right.output = {256, 100, 64, 64, DType::bf16};
   right.rows_of_expert = right.tickets = 256;
   const auto expect_refused = [&](const char* with, const GroupedConfig& kernel, auto&& spoil) {
@@ -159,8 +160,9 @@ TEST(GroupedOperandsTest, ThatDoNotFitAreRefused) {
     }
   };
   expect_refused("1 to 512 experts", config, [](auto& o) { o.experts = 513; });
-  expect_refused("4 experts of 64 columns have 256 rows of weights, not 255", config,
-                 [](auto& o) { o.weights.rows = 255; });
+  expect_refused("4 experts of 64 columns, 80 rows apart, have 304 rows of weights, not 303",
+                 config, [](auto& o) { o.weights.rows = 303; });
+  expect_refused("63 rows apart", config, [](auto& o) { o.expert_rows = 63; });
   expect_refused("100 sorted rows do not fit into 99 rows of tokens", config,
                  [](auto& o) { o.tokens.rows = 99; });
   expect_refused("rows of the output", config, [](auto& o) { o.output.rows = 99; });
@@ -168,13 +170,25 @@ TEST(GroupedOperandsTest, ThatDoNotFitAreRefused) {
                  [](auto& o) { o.tokens.columns = o.weights.columns = o.weights.stride = 64; });
   expect_refused("a multiple of 8 columns", config, [](auto& o) {
     o.output.columns = 63;
-    o.weights.rows = 4 * 63;
+    o.weights.rows = 3 * 80 + 63;
   });
   expect_refused("are bf16", config, [](auto& o) { o.output.dtype = DType::fp16; });
   expect_refused("two words of zeros", config, [](auto& o) { o.tickets = 0; });
   GroupedConfig gathering = config;
   gathering.gathers = true;
   expect_refused("sources", gathering, [](auto&) {});
+  expect_refused("1 choice or more", config, [](auto& o) { o.per = 0; });
+  GroupedConfig joining = config;
+  joining.follower = Follower::swiglu;
+  expect_refused("lie alike", joining, [](auto&) {});
+  const auto put_up = [](GroupedOperands& o, DevicePtr at) {
+    o.up = o.weights;
+    o.up.address = at;
+  };
+  expect_refused("not 0:", joining, [&](auto& o) { put_up(o, 256); });
+  expect_refused("not 8:", joining, [&](auto& o) { put_up(o, 264); });
+  expect_refused("allocate them together", joining,
+                 [&](auto& o) { put_up(o, 256 + (DevicePtr{1} << 40)); });
 }
 
 class GroupedCompile : public NeedsCompiler, public testing::WithParamInterface<GroupedConfig> {};

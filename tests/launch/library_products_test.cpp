@@ -171,7 +171,7 @@ lane 0 comm 0
 end
 )",
                                            type, between, second));
-  return why_no_products(plan);
+  return why_no_products(plan, TileSums(plan));
 }
 
 TEST(LibraryProducts, WhatIsNoWholeProductIsRefused) {

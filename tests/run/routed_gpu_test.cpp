@@ -37,7 +37,8 @@ std::vector<RoutingCase> cases() {
       };
       const std::vector<std::string> schedules =
           ranks == 1 ? std::vector<std::string>{"sequential", "sequential,tile=128x64,permute=pass",
-                                                "tiles,permute=pass"}
+                                                "tiles,permute=pass", "library",
+                                                "library,tile=24x128,permute=pass"}
                      : std::vector<std::string>{
                            "tiles,comm-sms=4,granularity=whole",
                            "tiles,comm-sms=4,granularity=chunk,tile=64x128,permute=pass",
@@ -61,6 +62,11 @@ std::vector<RoutingCase> cases() {
                    schedule + ",tile=256x64", ranks});
     all.push_back({fmt::format("moe-ep t=77 h=328 f=136 experts={} k=1", 2 * ranks),
                    schedule + ",tile=8x64", ranks});
+    if (ranks == 1) {
+      all.push_back({"moe-tp t=300 h=200 f=328 experts=7 k=2", "library", 1, "fp16"});
+      all.push_back({"moe-ep t=2000 h=1024 f=704 experts=5 k=2", "library", 1});
+      all.push_back({"moe-tp-i64 t=2000 h=1024 f=704 experts=7 k=3", "library,permute=load", 1});
+    }
     // Ids of 64 bits.
     for (const char* name : {"moe-tp-i64", "moe-ep-i64", "moe-tp-up-i64", "moe-tp-down-i64"}) {
       all.push_back({fmt::format("{} t=203 h=512 f={} experts={} k=3", name, 96 * ranks, 3 * ranks),
@@ -169,6 +175,7 @@ std::vector<RoutingCase> replayed_cases() {
     all.push_back({fmt::format("moe-tp-up t=203 h=512 f={} experts=12 k=3", 96 * ranks),
                    "tiles,comm-sms=4", ranks});
   }
+  all.push_back({"moe-ep t=203 h=512 f=96 experts=5 k=3", "library", 1});
   return all;
 }
 
@@ -188,17 +195,21 @@ TEST(RoutedOnAGpu, CountsIdsThatAreNoExperts) {
 
 // A row of the output is nobody's where its id is no expert's, so what lies there stays.
 TEST(RoutedOnAGpu, LeavesTheRowsOfNoExpertAlone) {
-  const Plan plan = plan_of({"moe-tp-up t=50 h=512 f=96 experts=6 k=2", "sequential", 1});
-  if (const std::string why = why_no_case(plan); !why.empty()) STRETTO_SKIP(why);
-  PlanRunner runner(plan, shared_fabric(1), shared_compiler());
-  const Routing routing = routing_with_bad(50, 2, {2, 13, 99});
-  expect_right(runner, routing);
-  std::vector<uint16_t> rows(100 * 96);
-  cuda::copy_from_gpu(rows.data(), runner.buffer("a", 0), rows.size() * 2);
-  for (size_t choice = 0; choice < 100; ++choice) {
-    const int32_t id = routing.table->ids[choice];
-    for (size_t column = 0; column < 96; ++column) {
-      ASSERT_EQ(rows[choice * 96 + column] == 0xffff, id < 0 || id >= 6) << choice << " " << column;
+  for (const char* schedule : {"sequential", "library"}) {
+    SCOPED_TRACE(schedule);
+    const Plan plan = plan_of({"moe-tp-up t=50 h=512 f=96 experts=6 k=2", schedule, 1});
+    if (const std::string why = why_no_case(plan); !why.empty()) STRETTO_SKIP(why);
+    PlanRunner runner(plan, shared_fabric(1), shared_compiler());
+    const Routing routing = routing_with_bad(50, 2, {2, 13, 99});
+    expect_right(runner, routing);
+    std::vector<uint16_t> rows(100 * 96);
+    cuda::copy_from_gpu(rows.data(), runner.buffer("a", 0), rows.size() * 2);
+    for (size_t choice = 0; choice < 100; ++choice) {
+      const int32_t id = routing.table->ids[choice];
+      for (size_t column = 0; column < 96; ++column) {
+        ASSERT_EQ(rows[choice * 96 + column] == 0xffff, id < 0 || id >= 6)
+            << choice << " " << column;
+      }
     }
   }
 }

@@ -57,6 +57,8 @@ constexpr Golden kGoldens[] = {
     {"mlp.library-down", "mlp m=40 h=64 f=96 ranks=2 dtype=bf16",
      "tiles,tile=16x64,comm-sms=1/down:library,tile=16x16,algorithm=3"},
     {"gemm-ar-norm.tiles", "gemm-ar-norm m=40 n=64 k=32 ranks=2 dtype=bf16", "tiles,tile=16x16"},
+    {"moe-ep.library", "moe-ep t=20 h=72 f=80 experts=3 k=2 ranks=1 dtype=bf16",
+     "library,tile=16x32"},
     {"embedding-a2a.slices",
      "embedding-a2a bags=35 tables=4 rows=9 dim=8 pool=2 ranks=2 dtype=bf16", "slices,tile=8x16"},
     {"embedding-a2a.decomposed",

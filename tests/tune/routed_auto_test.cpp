@@ -33,11 +33,16 @@ TEST(RoutedAuto, IsNeverSlowerThanItsPresets) {
   }
 }
 
+// Whole products pad no entries; where they are none, tiles make them.
 TEST(RoutedAuto, HasNoLinkToHideOnOneRank) {
-  const Operator op = parse_operator("moe-ep t=64 h=512 f=256 experts=8 k=2 ranks=1 dtype=bf16");
   const Machine machine = default_machine(1);
-  const AutoSchedules found = auto_schedules(op, machine, load_tuning());
-  EXPECT_EQ(found.schedule, schedule_of(find_preset("sequential"), op, machine));
+  const auto found = [&](const char* text) {
+    return auto_schedules(parse_operator(text), machine, load_tuning()).schedule;
+  };
+  const char* const wide = "moe-ep t=64 h=512 f=256 experts=8 k=2 ranks=1 dtype=bf16";
+  EXPECT_EQ(found(wide), schedule_of(find_preset("library"), parse_operator(wide), machine));
+  const char* const thin = "moe-ep t=64 h=512 f=64 experts=8 k=2 ranks=1 dtype=bf16";
+  EXPECT_EQ(found(thin), schedule_of(find_preset("sequential"), parse_operator(thin), machine));
 }
 
 // No text or tuning file has such products alone.

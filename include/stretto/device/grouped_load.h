@@ -91,8 +91,9 @@ STRETTO_DEVICE void grouped_gather(const GroupedParams& params,
     for (uint32 i = lane; i < kWords; i += 32) {
       const uint32 row = (i / 16 * kAtOnce + i % kAtOnce) * 8 + part * 4 + i / 4 % 4;
       // Rows past the tile's are multiplied in vain: the last of its own will do.
-      const auto source =
+      const auto choice =
           static_cast<uint32>(params.sources[tile_row + (row < tile_rows ? row : tile_rows - 1)]);
+      const uint32 source = choice / params.per;
       store_shared_word(offsets + i * 4,
                         (source < params.token_rows ? source : params.token_rows - 1) *
                             (params.token_row_bytes / 16));

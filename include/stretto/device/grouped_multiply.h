@@ -140,6 +140,7 @@ class GroupedConsumer {
   STRETTO_DEVICE void finish_tile(const float (&sums)[kMmas][kRows / 2], uint32 i) {
     [[maybe_unused]] const float* row_weights = nullptr;
     [[maybe_unused]] uint32 rows = 0;
+    [[maybe_unused]] const bool gate_last = params_.gate_last != 0;
     if constexpr (kConfig.weighs) {
       row_weights = params_.row_weights + shared_.row_of(i);
       rows = shared_.tile_rows_of(i);
@@ -159,8 +160,16 @@ class GroupedConsumer {
           float value[2];
 #pragma unroll
           for (int32 j = 0; j < 2; ++j) {
-            value[j] = grouped_followed<kConfig>(sums[m][group * 4 + word * 2 + j]);
-            if constexpr (kLayout.halves == 2) value[j] *= sums[m][group * 4 + 2 + j];
+            float first = sums[m][group * 4 + word * 2 + j], second = 1;
+            if constexpr (kLayout.halves == 2) {
+              second = sums[m][group * 4 + 2 + j];
+              if (gate_last) {
+                const float gate = second;
+                second = first;
+                first = gate;
+              }
+            }
+            value[j] = grouped_followed<kConfig>(first) * second;
             if constexpr (kConfig.weighs) value[j] *= scale[j];
           }
           packed_[Chunks::word_of(group, m, word)] = Half::round_pair(value[0], value[1]);

@@ -81,7 +81,7 @@ struct GroupedParams {
   TensorMap tokens[kMostUnits];  // sorted rows, so many units of them at once
   TensorMap outputs[kRowMaps];
   const int32* rows_of_expert;  // of a partition (routing.h)
-  const int32* sources;         // of each sorted row, its row of tokens, where the kernel gathers
+  const int32* sources;         // of each sorted row a choice, where the kernel gathers
   const int32* targets;         // its row of the output, where the kernel scatters
   const float* row_weights;     // of each sorted row
   // Zeros ahead of the first launch, and behind each: how many tiles blocks have asked for, and how
@@ -101,6 +101,8 @@ struct GroupedParams {
   uint32 band;           // tiles of rows that share weights before the next weights' turn
   uint32 most_rows;      // of the partition: counts that come to more are cut
   uint32 output_rows;    // of which targets name some
+  uint32 per;            // choice c takes row c / per of tokens
+  uint32 gate_last;      // of swiglu: the first half of weights is of U, the second of the gate
 };
 static_assert(sizeof(GroupedParams) == 3072);
 

@@ -1,0 +1,251 @@
+#include "launch/expert_products.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "gpu/grouped_kernel.h"
+#include "launch/choice_rows.h"
+#include "stretto/error.h"
+
+namespace stretto::cuda {
+namespace {
+
+// A tile: its first product, the second beside it, what is stored, and which entries it is of.
+struct Tile {
+  const Instr* product;
+  const Instr* other;  // null: there is none
+  Region to;
+  int32_t first_entry, end_entry;  // counted from the partition's first
+};
+
+// What the tiles of one product have in common, with rows and columns as of its first ones.
+auto operands_of(const ExpertProduct& p) {
+  return std::tuple(p.a.buffer, p.a.row0, p.a.col0, p.a.col1, p.gate.buffer, p.gate.row0,
+                    p.gate.col0, p.gate.col1, p.up.buffer, p.up.row0, p.c.buffer, p.c.row0,
+                    p.experts, p.each, p.per, p.entry_rows);
+}
+
+class ProductFinder {
+ public:
+  ProductFinder(const Plan& plan, const TileSums& sums, int rank)
+      : plan_(plan), sums_(sums), rank_(rank) {
+    for (const Lane& lane : plan.lanes) {
+      if (lane.rank != rank) continue;
+      for (const Instr& instr : lane.instrs) {
+        if (instr.op == Opcode::route) routes_.push_back(&instr);
+      }
+    }
+  }
+
+  // Adds the tile whose first product is at `at`, or says why it is of no product.
+  std::string add(uint32_t lane, uint32_t at) {
+    const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
+    const FollowedTile* const followed = sums_.followed_at(lane, at);
+    if (followed != nullptr && at != followed->begin) return "";  // it is the second product's
+    Tile tile{&instrs[at], nullptr, {}, 0, 0};
+    const Instr* stored = tile.product;
+    if (followed != nullptr) {
+      if (followed->has_bias()) return "rows of bias are added by tiles: take gemm=tiles";
+      tile.product = &instrs[followed->product];
+      stored = &instrs[followed->last];
+      if (stored->op == Opcode::swiglu) tile.other = &instrs[followed->other];
+    }
+    if (stored->num_writes != 1) return "each tile is stored once";
+    tile.to = plan_.writes(*stored)[0];
+    const Instr* const route = route_of(tile);
+    if (route == nullptr) return "tiles are of the entries of one partition of their rank";
+    if (std::string why = why_elsewhere(tile); !why.empty()) return why;
+    Found& found = found_[route];
+    ExpertProduct product = product_of(tile, *route);
+    const bool is_first = found.tiles.empty();
+    if (is_first) found.product = product;
+    if (operands_of(product) != operands_of(found.product)) {
+      return "between two boundaries the tiles of a partition are of one product";
+    }
+    found.tiles.push_back(tile);
+    return "";
+  }
+
+  // Once all tiles were added.
+  std::string finish(std::vector<ExpertProduct>& products) {
+    for (const Instr* const route : routes_) {
+      const auto found = found_.find(route);
+      if (found == found_.end()) continue;
+      if (std::string why = complete(found->second); !why.empty()) return why;
+      if (std::string why = why_no_kernel(found->second.product); !why.empty()) return why;
+      if (found->second.product.experts > 0) products.push_back(found->second.product);
+    }
+    return "";
+  }
+
+ private:
+  struct Found {
+    ExpertProduct product;
+    std::vector<Tile> tiles;
+  };
+
+  // The task that made the EXPERTS which the tile reads; it made COUNTS and CHOICES, too, so who
+  // has awaited one has awaited all. Sets which entries these are.
+  const Instr* route_of(Tile& tile) const {
+    const Region& experts = plan_.reads(*tile.product)[1];
+    for (const Instr* const route : routes_) {
+      const Region& table = plan_.writes(*route)[1];
+      if (table.buffer != experts.buffer || experts.row0 < table.row0 ||
+          experts.row1 > table.row1) {
+        continue;
+      }
+      tile.first_entry = experts.row0 - table.row0;
+      tile.end_entry = experts.row1 - table.row0;
+      return route;
+    }
+    return nullptr;
+  }
+
+  std::string why_elsewhere(const Tile& tile) const {
+    if (tile.to.rank != rank_) return "tiles are stored to their own rank";
+    if (plan_.buffers[tile.to.buffer].dtype != plan_.op.dtype) {
+      return fmt::format("tiles are stored as {}", to_string(plan_.op.dtype));
+    }
+    for (const Instr* const one : {tile.product, tile.other}) {
+      if (one == nullptr) continue;
+      for (const Region& from : plan_.reads(*one)) {
+        if (from.rank != rank_) return "tiles read their own rank";
+      }
+    }
+    return "";
+  }
+
+  // The product that the tile is of, as if its columns were the first.
+  ExpertProduct product_of(const Tile& tile, const Instr& route) const {
+    const std::span<const Region> reads = plan_.reads(*tile.product), tables = plan_.writes(route);
+    const bool gathers = tile.product->op == Opcode::gather_gemm;
+    ExpertProduct product;
+    product.entry_rows = rows_of_entry(plan_, *tile.product);
+    const int32_t down = tile.first_entry * product.entry_rows;
+    product.a = gathers ? reads[2] : reads[0];
+    if (!gathers) product.a.row0 -= down;
+    product.each = tile.product->count(0);
+    product.per = gathers ? tile.product->count(1) : 1;
+    product.gate = reads.back();
+    product.experts = (product.gate.rows() - tile.to.cols()) / product.each + 1;
+    product.gate.row0 -= tile.to.col0;
+    if (tile.other != nullptr) {
+      product.up = plan_.reads(*tile.other).back();
+      product.up.row0 -= tile.to.col0;
+    }
+    product.c = tile.to;
+    product.c.row0 -= down;
+    product.counts = tables[3];
+    product.choices = tables[0];
+    product.rows = tables[2];
+    product.all_experts = route.count(0);
+    return product;
+  }
+
+  // That the tiles are all entries by all columns of one block, every one once.
+  static std::string complete(Found& found) {
+    const auto place = [](const Tile& tile) {
+      return std::tuple(tile.to.col0, tile.to.col1, tile.first_entry);
+    };
+    std::sort(found.tiles.begin(), found.tiles.end(),
+              [&](const Tile& x, const Tile& y) { return place(x) < place(y); });
+    ExpertProduct& product = found.product;
+    const int32_t entries = product.choices.rows() / product.entry_rows;
+    const int32_t col0 = found.tiles.front().to.col0;
+    int32_t col1 = col0, entry = entries;
+    for (const Tile& tile : found.tiles) {
+      if (entry == entries && tile.to.col0 == col1) {  // the next columns
+        col1 = tile.to.col1;
+        entry = 0;
+      }
+      if (tile.to.col1 != col1 || tile.first_entry != entry) entry = -1;
+      if (entry < 0) break;
+      entry = tile.end_entry;
+    }
+    if (entry != entries) return "tiles are all entries by all columns of a product, each once";
+    product.experts = std::min(product.experts, product.counts.rows() - 1);
+    product.c.col0 = col0;
+    product.c.col1 = col1;
+    product.c.row1 = product.c.row0 + entries * product.entry_rows;
+    const bool gathers = found.tiles.front().product->op == Opcode::gather_gemm;
+    if (!gathers) product.a.row1 = product.a.row0 + entries * product.entry_rows;
+    const int32_t rows = (product.experts - 1) * product.each + product.c.cols();
+    product.gate.row0 += col0;
+    product.gate.row1 = product.gate.row0 + rows;
+    if (found.tiles.front().other != nullptr) {
+      product.up.row0 += col0;
+      product.up.row1 = product.up.row0 + rows;
+    }
+    return "";
+  }
+
+  static std::string why_no_kernel(const ExpertProduct& product) {
+    if (product.experts > device::kMostExperts) {
+      return fmt::format("a rank has at most {} experts, found {}", device::kMostExperts,
+                         product.experts);
+    }
+    if (product.gate.cols() <= device::kTileK || product.c.cols() % 8 != 0) {
+      return fmt::format(
+          "products have a multiple of 8 columns, and K is over {}; found {} and {}: take "
+          "gemm=tiles",
+          device::kTileK, product.c.cols(), product.gate.cols());
+    }
+    return "";
+  }
+
+  const Plan& plan_;
+  const TileSums& sums_;
+  int rank_;
+  std::vector<const Instr*> routes_;
+  std::map<const Instr*, Found> found_;
+};
+
+std::string find(const Plan& plan, const TileSums& sums, const std::vector<BlockPart>& kernel,
+                 std::vector<ExpertProduct>& products) {
+  if (kernel.empty()) return "";
+  ProductFinder finder(plan, sums, plan.lanes[kernel.front().lane].rank);
+  for (const BlockPart& part : kernel) {
+    const std::vector<Instr>& instrs = plan.lanes[part.lane].instrs;
+    for (uint32_t at = part.begin; at < part.end; ++at) {
+      if (instrs[at].is_sync()) return "nothing is awaited or told between their first and last";
+      if (!is_product(instrs[at].op)) continue;
+      if (std::string why = finder.add(part.lane, at); !why.empty()) return why;
+    }
+  }
+  return finder.finish(products);
+}
+
+}  // namespace
+
+std::vector<ExpertProduct> expert_products_of(const Plan& plan, const TileSums& sums,
+                                              const std::vector<BlockPart>& kernel) {
+  std::vector<ExpertProduct> products;
+  const std::string why = find(plan, sums, kernel, products);
+  STRETTO_ASSERT(why.empty(), "tiles of experts make up products");
+  return products;
+}
+
+std::string why_no_expert_products(const Plan& plan, const TileSums& sums,
+                                   const std::vector<BlockPart>& kernel) {
+  std::vector<ExpertProduct> products;
+  return find(plan, sums, kernel, products);
+}
+
+device::GroupedConfig config_for(const Plan& plan, const GemmNeeds& needs,
+                                 const ExpertProduct& product) {
+  device::GroupedConfig config;
+  config.bf16 = plan.op.dtype == DType::bf16;
+  config.gathers = needs.gathers;
+  config.scatters = needs.scatters;
+  config.follower = needs.follower;
+  const int64_t own = product.counts.rows() - 1;
+  const int64_t rows = product.rows.rows() * own / std::max<int64_t>(product.all_experts, 1);
+  return fitted(config, {rows, std::min(own, std::max<int64_t>(rows, 1)), product.c.cols()},
+                plan.sms);
+}
+
+}  // namespace stretto::cuda
