@@ -93,6 +93,7 @@ y = weigh d ids weights
 output y rows
 """ for is_dealt, cut, turned in ((True, "experts", "experts"), (False, "rows", "cols"))}
 DTYPES = {torch.int32: "i32", torch.int64: "i64"}
+ENDINGS = {torch.int32: "", torch.int64: "-i64"}  # of the names of graphs that ship, by their ids
 
 
 def gather_matmul(rows, a, b, bias, ranks) -> Call:
@@ -161,7 +162,7 @@ def moe(rows, x, ids, weights, gate, up, down, is_dealt, ranks) -> Call:
 
     Experts are dealt to the ranks, or every expert's f.
     """
-    name = ("moe-ep" if is_dealt else "moe-tp") + ("-i64" if ids.dtype is torch.int64 else "")
+    name = ("moe-ep" if is_dealt else "moe-tp") + ENDINGS[ids.dtype]
     experts, f, h = gate.shape
     sizes = (("t", rows), ("h", h), ("f", f if is_dealt else f * ranks),
              ("experts", experts * ranks if is_dealt else experts), ("k", ids.shape[1]))
@@ -232,4 +233,4 @@ def look_up(graph, ids, tables, total, pool, own_bags) -> Call:
     """ids [bags, own tables * pool], tables [own tables, s, d] -> out [own bags, total * d]."""
     _, rows, columns = tables.shape
     sizes = (("bags", ids.shape[0]), ("tables", total), ("rows", rows), ("dim", columns), ("pool", pool))
-    return Call("embedding_all_to_all", graph, sizes, {"w": tables, "ids": ids}, {"out": (own_bags, total * columns)})
+    return Call("embedding_all_to_all", graph + ENDINGS[ids.dtype], sizes, {"w": tables, "ids": ids}, {"out": (own_bags, total * columns)})

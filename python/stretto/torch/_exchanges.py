@@ -142,7 +142,8 @@ def embedding_all_to_all(ids, tables, group_name, mode="sum", num_tables=None, o
     target = target_of(op, out, shape, tables, ids=ids)
     if bags == 0 or pool == 0:
         return put(target, tables.new_zeros(shape))
-    numbers, w = ids.to(torch.int32).flatten(1).contiguous(), tables.contiguous()
+    numbers = (ids if ids.dtype is torch.int64 else ids.to(torch.int32)).flatten(1).contiguous()
+    w = tables.contiguous()
 
     def by_torch():
         sums = many.flat(_pooled(ids, w, mode).flatten(1), many.block * group.ranks)

@@ -70,8 +70,7 @@ def embedding_all_to_all(ids: torch.Tensor, tables: torch.Tensor, group: GroupLi
     rank's bags (recommendation models).
 
     ids         [bags, T_r, pool]: of all bags which rows of this rank's tables are added up, whole numbers. -1 picks
-                none, and so does what is no row. int32 is taken as it is; others are cast at every call, so numbers
-                of 64 bits must be numbers of 32
+                none, and so does what is no row. int32 and int64 are taken as they are, others are cast at every call
     tables      [T_r, S, D]: this rank's tables, of S rows each
     mode        "sum" or "mean"
     num_tables  of all ranks, where they do not divide: rank r has the r-th block of ceil(num_tables / R), and the last
@@ -81,7 +80,7 @@ def embedding_all_to_all(ids: torch.Tensor, tables: torch.Tensor, group: GroupLi
     Returns [own bags, num_tables, D]: rank r has the r-th block of ceil(bags / R) bags. Added up in fp32 in the order
     of ids, rounded once. The gradient of tables is dense, and PyTorch's. Collective; raises as all_gather_matmul().
     """
-    if ids.dtype is not torch.int32 and not ids.is_floating_point():
+    if ids.dtype not in (torch.int32, torch.int64) and not ids.is_floating_point():
         ids = ids.to(torch.int32)
     more = mode, num_tables, tables.shape[1:]  # which gradients are made of
     return _called("embedding_all_to_all", group, more, True, (ids, tables), out,

@@ -116,7 +116,7 @@ class Again(unittest.TestCase):
         ids, weights = torch.zeros(2, 4, 2).int(), torch.zeros(2, 4, 2)
         wide, own = ids.long(), weights.bfloat16()
         experts = [torch.zeros(3, *shape).bfloat16() for shape in ((16, 64), (16, 64), (64, 16))]
-        bags = torch.zeros(8, 3, 2).int()
+        bags, wide_bags = torch.zeros(8, 3, 2).int(), torch.zeros(8, 3, 2).long()
         for call, inputs, shape in (
                 (lambda: st.all_gather_matmul(x, w, group=group), {"a": x, "b": w}, (2, 4, 32)),
                 (lambda: st.all_gather_matmul(x, w, scale, group), {"a": x, "b": w, "c": scale}, (2, 4, 32)),
@@ -141,6 +141,8 @@ class Again(unittest.TestCase):
                 (lambda: st.all_to_all_matmul(x, w, scale, group), {"a": x, "b": w}, (2, 4, 32)),
                 (lambda: st.embedding_all_to_all(bags, experts[0], group, mode="mean"),
                  {"ids": bags.flatten(1), "w": experts[0]}, (8, 3, 64)),
+                (lambda: st.embedding_all_to_all(wide_bags, experts[0], group),
+                 {"ids": wide_bags.flatten(1), "w": experts[0]}, (8, 3, 64)),
                 (lambda: st.moe(x, wide, own, *experts, group), dict(zip(
                     ("x", "ids", "weights", "wg", "wu", "wd"), (x, wide, own, *experts))), (2, 4, 64))):
             call()
@@ -155,7 +157,7 @@ class Again(unittest.TestCase):
             outputs = sorted(address for name, (address, _) in given.items() if name not in inputs)
             self.assertEqual(outputs, sorted(one.data_ptr() for one in made))
             self.enqueued.clear()
-        self.assertEqual(sum(st.report().served.values()), 36)
+        self.assertEqual(sum(st.report().served.values()), 38)
 
     def test_routers_with_what_they_choose(self):
         """Three results of types of their own, with a bias and without, and where the caller says."""

@@ -156,6 +156,18 @@ class LookUps(Numbers):
             self.check(7, 5, 3, mode, torch.float64, fallback=True)
         self.assertIn("float64", str(st.report()))
 
+    def test_numbers_of_64_bits(self):
+        """Are no rows beyond the table, whatever their lower half says; by Stretto, by PyTorch, and for gradients."""
+        ids = torch.tensor([[[1, (1 << 32) + 1, -(1 << 32) + 2]], [[2, -1, 8]]])
+        for dtype in (torch.bfloat16, torch.float64):
+            def call(group):
+                tables = normal(1, 1, self.S, self.D, dtype=dtype).requires_grad_()
+                y = st.embedding_all_to_all(ids, tables, group, mode="mean")
+                self.assert_close(y[:, 0], torch.stack([tables[0, 1], (tables[0, 2] + tables[0, 8]) / 2]).detach())
+                y.sum().backward()
+                self.assertEqual(tables.grad.float().sum(-1).tolist(), [[0, 8, 4, 0, 0, 0, 0, 0, 4]])
+            run(1, call, fallback=dtype is torch.float64)
+
     def test_no_bags_and_no_indices(self):
         def call(group):
             tables = normal(1, 2, self.S, self.D)
