@@ -170,11 +170,13 @@ Schedule parse_schedule(std::string_view text, const Segment& op, const Machine&
   }
   const std::vector<std::string_view> parts = split(text, ',');
   const bool from_preset = parts[0].find('=') == std::string_view::npos;
-  if (parts.size() > 1 && std::find(words.begin(), words.end(), parts[0]) != words.end()) {
+  if (std::find(words.begin(), words.end(), parts[0]) != words.end()) {
+    const std::string does =
+        parts.size() > 1 ? fmt::format("{} changes what {} chooses", quote(text, 200), parts[0])
+                         : fmt::format("{} chooses for all of an operator", parts[0]);
     throw UsageError(fmt::format(
-        "{0} changes what {1} chooses; {1} stands alone, and stretto plan --schedule {1} says what "
-        "it chose, to be changed",
-        quote(text, 200), parts[0]));
+        "{0}; {1} stands alone, and stretto plan --schedule {1} says what it chose, to be changed",
+        does, parts[0]));
   }
   Schedule schedule;
   std::vector<std::string> reasons;

@@ -63,6 +63,12 @@ TEST(ScheduleText, WordsOfTheCallersStandAlone) {
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("'auto,tile=64x64' changes what auto chooses"));
   }
+  try {  // as in split=2/auto
+    parse_schedule("auto", gemm_rs(), machine_of(), kWords);
+    FAIL() << "auto is no schedule of a product";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("auto chooses for all of an operator; auto stands alone"));
+  }
 }
 
 TEST(ScheduleText, ChangesAPreset) {
