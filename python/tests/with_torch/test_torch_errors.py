@@ -145,6 +145,8 @@ class Groups(unittest.TestCase):
             st.Threads(2, timeout_s="long")
         with self.assertRaisesRegex(ValueError, r"unknown strategy 'tilez' \(did you mean 'tiles'\?\)"):
             st.Threads(2, schedule="tilez")
+        with self.assertRaisesRegex(ValueError, "auto chooses for all of an operator"):
+            st.Threads(2, schedule="split=2/auto")
         with self.assertRaisesRegex(ValueError, "unknown coordinate 'foo'"):
             st.init("tp", schedule="tiles,foo=1")
         with self.assertRaisesRegex(ValueError, "schedule is None; a text as 'auto'"):
