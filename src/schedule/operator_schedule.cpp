@@ -26,7 +26,9 @@ std::string why_other_parts(const Operator& op, const std::vector<const Operator
   const OperatorSegment& one = *products[at];
   if (!one.product->is_routed() || op.tensor(one.input).stage < 0) return {};
   for (size_t i = 0; i < at; ++i) {
-    if (products[i]->result != one.input) continue;
+    const bool leaves_partition =
+        products[i]->product->is_routed() && products[i]->router_weights < 0;
+    if (products[i]->result != one.input || !leaves_partition) continue;
     const Schedule &from = schedules[i], &own = schedules[at];
     if (from.tile_m == own.tile_m && from.granularity == own.granularity) return {};
     return fmt::format("rows are those of {}'s partition: take granularity={} and tiles of {} rows",

@@ -152,6 +152,31 @@ TEST(OwnGraphsOfExperts, HaveProductsBeforeAndBehindThem) {
   }
 }
 
+// Its tiles are no entries of a partition, whatever their size.
+TEST(OwnGraphsOfExperts, TakeWhatAProductMakes) {
+  const auto graph = parse_graph(
+      "graph projected m h f e k\n"
+      "input x [m, h] rows\n"
+      "input p [h, h] whole\n"
+      "input ids [m, k] rows i32\n"
+      "input weights [m, k] rows fp32\n"
+      "input wg [e, f, h] experts\n"
+      "input wd [e, h, f] experts\n"
+      "t = gemm x p\n"
+      "g = grouped t wg ids\n"
+      "b = silu g\n"
+      "d = grouped b wd ids\n"
+      "y = weigh d ids weights\n"
+      "output y rows\n");
+  const Operator op =
+      make_graph(graph, {{"m", 37}, {"h", 64}, {"f", 32}, {"e", 8}, {"k", 2}}, 2, DType::bf16);
+  const Machine machine = default_machine(2);
+  for (const std::string_view preset : {"sequential", "tiles", "slices"}) {
+    EXPECT_EQ(legal(op, schedule_of(find_preset(preset), op, machine), machine).size(), 0u);
+    for (const int split : {1, 2}) expect_right(op, find_preset(preset), machine, split);
+  }
+}
+
 // Tokens that all ranks have, as without sequence parallelism.
 TEST(OwnGraphsOfExperts, ChooseOnEveryRank) {
   const auto graph = parse_graph(
