@@ -1,43 +1,27 @@
 """Linear layers and MLPs whose weights are dealt to the ranks of a group."""
 
-from typing import Optional
+from typing import Dict, Optional
 
 import torch
 from torch import nn
 
 from . import functional as st
-from .groups import GroupLike, group_name, rank_of, ranks_of
-
-
-def share(size: int, group: str, what: str) -> int:
-    """What one rank has of `size`. Raises ValueError where the ranks do not divide it: a layer that is cast would have
-    other shares in its new type, since operators deal columns that do not divide in blocks of 16 bytes.
-    """
-    ranks = ranks_of(group)
-    if size % ranks or size == 0:
-        below = size // ranks * ranks
-        near = f"{below} or {below + ranks}" if below else f"{ranks}"
-        raise ValueError(f"{what} is {size} and does not divide by {ranks} ranks: layers have shares of one size; take "
-                         f"{near}")
-    return size // ranks
-
-
-def own_part(tensor: torch.Tensor, group: str, dim: int, what: str) -> torch.Tensor:
-    """This rank's part of a tensor that it has whole, in memory of its own."""
-    size = share(tensor.shape[dim], group, what)
-    return tensor.detach().narrow(dim, rank_of(group) * size, size).clone(
-        memory_format=torch.contiguous_format)
+from ._cuts import Cut, in_memory_of_its_own, share
+from .groups import GroupLike, group_name, ranks_of
 
 
 class _Sharded(nn.Module):
-    """Weights are this rank's: what a checkpoint has of all ranks goes through from_linear(). New ones are parts of
-    what nn.Linear begins with, which ranks of one seed have alike.
+    """Weights are this rank's part, and new ones parts of what nn.Linear begins with, which ranks of one seed have
+    alike. load_state_dict() takes this rank's part of what a checkpoint has whole, and parts as they are.
+
+    cuts  how each parameter is dealt, by its name; those that every rank has whole are not in it
     """
 
     def __init__(self, in_features, out_features, group, sequence_parallel, dim):
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.group, self.sequence_parallel, self.dim = group_name(group), sequence_parallel, dim
+        self.cuts: Dict[str, Cut] = {}
 
     def extra_repr(self):
         shared = f"sequence_parallel, dim={self.dim}" if self.sequence_parallel else "whole rows"
@@ -54,9 +38,34 @@ class _Sharded(nn.Module):
     def _take(self, name, tensor, dim, what):
         """This rank's part of a whole linear's parameter, of all of it where `dim` is None."""
         if tensor is not None:
-            own = tensor.detach().clone() if dim is None else own_part(tensor, self.group, dim, what)
-            tensor = nn.Parameter(own, tensor.requires_grad)
+            own = tensor
+            if dim is not None:
+                self.cuts[name] = Cut.of(tensor, self.group, dim, what)
+                own = self.cuts[name].own(tensor)
+            tensor = nn.Parameter(in_memory_of_its_own(own), tensor.requires_grad)
         self.register_parameter(name, tensor)
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
+                              error_msgs):
+        """Of this module alone; `state_dict` is PyTorch's own copy."""
+        unfit = []
+        for name, cut in self.cuts.items():
+            key, own, given = prefix + name, self._parameters[name], state_dict.get(prefix + name)
+            if not isinstance(given, torch.Tensor) or given.shape == own.shape:
+                continue
+            if given.shape == cut.whole_shape(own.shape):
+                # A parameter that becomes what is given has to be without gaps, and to let the whole tensor go.
+                is_kept = local_metadata.get("assign_to_params_buffers", False)
+                state_dict[key] = in_memory_of_its_own(cut.own(given)) if is_kept else cut.own(given)
+                continue
+            error_msgs.append(
+                f"size mismatch for {key}: the checkpoint has {list(given.shape)}, where the whole tensor is "
+                f"{list(cut.whole_shape(own.shape))} and the part of rank {cut.rank} of {cut.ranks} {list(own.shape)}")
+            del state_dict[key]
+            unfit.append(key)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
+                                      error_msgs)
+        missing_keys[:] = [key for key in missing_keys if key not in unfit]
 
 
 class ColumnParallelLinear(_Sharded):

@@ -120,6 +120,16 @@ class Page(unittest.TestCase):
                                    parallelize_module=parallelize_module)
             torch.testing.assert_close(names["model"](x), expected, rtol=1e-3, atol=1e-3)
 
+    def test_models_from_checkpoints(self):
+        right, x = Model(), torch.randn(ROWS, HIDDEN)
+        with tempfile.TemporaryDirectory() as folder:
+            files = []
+            for number, (name, tensor) in enumerate(right.state_dict().items()):
+                files.append(os.path.join(folder, f"{number}.pt"))
+                torch.save({name: tensor}, files[-1])
+            model = self.run_block(block_of("## Checkpoints"), Model=Model, files=files)["model"]
+            torch.testing.assert_close(model(x), right(x), rtol=1e-3, atol=1e-3)
+
     def test_threads(self):
         x, w = torch.randn(4, ROWS, HIDDEN), torch.randn(4, HIDDEN, HIDDEN) / 8
         results = self.run_block(block_of("## Ranks as threads"), x=x, w=w)["results"]
