@@ -1,7 +1,7 @@
 """How a tensor of a layer is dealt to the ranks of a group, which checkpoints have whole."""
 
 import dataclasses
-from typing import Sequence, Tuple
+from typing import Optional, Sequence, Tuple
 
 import torch
 
@@ -23,26 +23,41 @@ def share(size: int, group: str, what: str) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Cut:
-    """Every rank has its part of dimension `dim`, of which there are `size` in all."""
+    """Every rank has its part of dimension `dim`.
+
+    parts  sizes of what lies behind one another in this dimension of the whole tensor, each of which is dealt by
+           itself: a rank has its part of the first, then that of the second
+    """
 
     dim: int
-    size: int
+    parts: Tuple[int, ...]
     rank: int
     ranks: int
 
     @classmethod
-    def of(cls, tensor: torch.Tensor, group: str, dim: int, what: str) -> "Cut":
-        share(tensor.shape[dim], group, what)
-        return cls(dim, tensor.shape[dim], rank_of(group), ranks_of(group))
+    def of(cls, tensor: torch.Tensor, group: str, dim: int, what: str,
+           parts: Optional[Sequence[int]] = None) -> "Cut":
+        """Raises ValueError where ranks do not divide a part, or parts are not all of it."""
+        size = tensor.shape[dim]
+        parts = (size,) if parts is None else tuple(parts)
+        if sum(parts) != size:
+            raise ValueError(f"{what} is {size}, and its parts {', '.join(map(str, parts))} are {sum(parts)}")
+        for part in parts:
+            share(part, group, what if len(parts) == 1 else f"a part of {what}")
+        return cls(dim, parts, rank_of(group), ranks_of(group))
 
     def own(self, whole: torch.Tensor) -> torch.Tensor:
-        """This rank's part of a whole tensor: a view of it."""
-        part = self.size // self.ranks
-        return whole.narrow(self.dim, self.rank * part, part)
+        """This rank's part of a whole tensor: a view of it, where there is but one part."""
+        begin, own = 0, []
+        for part in self.parts:
+            size = part // self.ranks
+            own.append(whole.narrow(self.dim, begin + self.rank * size, size))
+            begin += part
+        return own[0] if len(own) == 1 else torch.cat(own, self.dim)
 
     def whole_shape(self, own: Sequence[int]) -> Tuple[int, ...]:
         """The shape of the whole tensor, of whose part the shape is `own`."""
-        return (*own[:self.dim], self.size, *own[self.dim + 1:])
+        return (*own[:self.dim], sum(self.parts), *own[self.dim + 1:])
 
 
 def in_memory_of_its_own(tensor: torch.Tensor) -> torch.Tensor:

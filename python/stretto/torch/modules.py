@@ -1,6 +1,6 @@
 """Linear layers and MLPs whose weights are dealt to the ranks of a group."""
 
-from typing import Dict, Optional
+from typing import Dict, List, Optional, Sequence
 
 import torch
 from torch import nn
@@ -29,18 +29,18 @@ class _Sharded(nn.Module):
                 f"ranks={ranks_of(self.group)}, {shared}")
 
     @classmethod
-    def _of(cls, linear, group, sequence_parallel, dim):
+    def _of(cls, linear, group, sequence_parallel, dim, *how):
         made = cls.__new__(cls)
         _Sharded.__init__(made, linear.in_features, linear.out_features, group, sequence_parallel, dim)
-        made._deal(linear)
+        made._deal(linear, *how)
         return made
 
-    def _take(self, name, tensor, dim, what):
+    def _take(self, name, tensor, dim, what, parts=None):
         """This rank's part of a whole linear's parameter, of all of it where `dim` is None."""
         if tensor is not None:
             own = tensor
             if dim is not None:
-                self.cuts[name] = Cut.of(tensor, self.group, dim, what)
+                self.cuts[name] = Cut.of(tensor, self.group, dim, what, parts)
                 own = self.cuts[name].own(tensor)
             tensor = nn.Parameter(in_memory_of_its_own(own), tensor.requires_grad)
         self.register_parameter(name, tensor)
@@ -68,6 +68,10 @@ class _Sharded(nn.Module):
         missing_keys[:] = [key for key in missing_keys if key not in unfit]
 
 
+def dealt_layers(model: nn.Module) -> List[_Sharded]:
+    return [module for module in model.modules() if isinstance(module, _Sharded)]
+
+
 class ColumnParallelLinear(_Sharded):
     """y = x @ weight.T + bias, each rank its own columns of y.
 
@@ -89,15 +93,21 @@ class ColumnParallelLinear(_Sharded):
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, group: GroupLike = None, *, sequence_parallel: bool = True,
-                    dim: int = 0, keep_gathered: bool = False) -> "ColumnParallelLinear":
-        """Of a linear that has all columns, the same on all ranks: this rank's."""
-        made = cls._of(linear, group, sequence_parallel, dim)
+                    dim: int = 0, keep_gathered: bool = False,
+                    parts: Optional[Sequence[int]] = None) -> "ColumnParallelLinear":
+        """Of a linear that has all columns, the same on all ranks: this rank's.
+
+        parts  sizes of what several linears have below one another in one weight, such as (F, F) of a gate and an up
+               projection: each is dealt by itself, so that the result has this rank's part of the first, then of the
+               second
+        """
+        made = cls._of(linear, group, sequence_parallel, dim, parts)
         made.keep_gathered = keep_gathered
         return made
 
-    def _deal(self, linear):
-        self._take("weight", linear.weight, 0, "out_features")
-        self._take("bias", linear.bias, 0, "out_features")
+    def _deal(self, linear, parts=None):
+        self._take("weight", linear.weight, 0, "out_features", parts)
+        self._take("bias", linear.bias, 0, "out_features", parts)
 
     def forward(self, x: torch.Tensor, rows: Optional[int] = None) -> torch.Tensor:
         if self.sequence_parallel:

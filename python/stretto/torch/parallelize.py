@@ -1,43 +1,43 @@
-"""A whole model at once: its attentions and MLPs are found by the names that Hugging Face's models have."""
+"""A whole model at once: its attentions and MLPs are found by the names that models have them by (_names.py)."""
 
+import copy
 import logging
+import re
 
 from torch import nn
 
+from . import _names
 from .groups import GroupLike, group_name, ranks_of
 from .modules import ColumnParallelLinear, ParallelMLP, RowParallelLinear
 from .report import count_fallback
 
 log = logging.getLogger("stretto.torch")
-COLUMNS = ("q_proj", "k_proj", "v_proj")
-# What attentions of several releases keep of their heads; each rank has its own.
-HEADS = ("num_heads", "num_attention_heads", "num_key_value_heads", "num_kv_heads")
-ACTIVATIONS = {"silu": "swiglu", "siluactivation": "swiglu", "swish": "swiglu"}
 
 
 def parallelize(model: nn.Module, mesh: GroupLike = None) -> nn.Module:
     """Deals the linears of a Llama-like model to the ranks of a group, in place; returns it.
 
-    model  has its whole weights, the same on all ranks. Found are modules with q_proj, k_proj, v_proj and
-           o_proj (attentions) and with gate_proj, up_proj and down_proj (MLPs), as in Llama, Qwen, Mistral
+    model  has its whole weights, the same on all ranks, or is on the meta device. Found are attentions with q_proj,
+           k_proj, v_proj and o_proj, or wq, wk, wv and wo, or qkv_proj and o_proj; and MLPs with gate_proj, up_proj and
+           down_proj, or w1, w3 and w2, or gate_up_proj and down_proj
     mesh   a DeviceMesh of one dimension, a ProcessGroup, or the name of one
 
-    Every rank goes on having all rows of activations: attention heads and the width of MLPs are dealt. A
-    module that cannot be dealt stays as it is on every rank, is logged, and stands in report(). Raises
-    ValueError for a model in which nothing is found.
+    Every rank goes on having all rows of activations: attention heads and the width of MLPs are dealt. What cannot be
+    dealt, and matrices of modules that are not known, stay as they are on every rank, are logged, and stand in
+    report(). Raises ValueError for a model in which nothing is found.
     """
     name = group_name(mesh)
-    found = [(path, module) for path, module in model.named_modules()
-             if _is_attention(module) or _is_mlp(module)]
+    found = [(path, module) for path, module in model.named_modules() if _dealer(module)]
     if not found:
-        raise ValueError(f"{type(model).__name__} has no module with {', '.join(COLUMNS)}, o_proj, and none "
-                         "with gate_proj, up_proj, down_proj")
+        known = "; ".join(str(names) for names in (*_names.ATTENTIONS, *_names.MLPS))
+        raise ValueError(f"{type(model).__name__} has no module with linears of names that are known ({known})")
+    _tell_unknown(model, [path for path, _ in found])
     for path, module in found:
+        deal, names = _dealer(module)
         try:
-            dealt = _deal_attention(module, name) if _is_attention(module) else _deal_mlp(module, name)
+            dealt = deal(module, names, name)
         except _StaysWhole as reason:
-            count_fallback("parallelize", f"{path or 'the model'} stays whole: {reason}")
-            log.warning("%s stays whole on every rank: %s", path or "the model", reason)
+            _tell(path or "the model", str(reason))
             continue
         if path:
             parent, _, child = path.rpartition(".")
@@ -51,54 +51,111 @@ class _StaysWhole(Exception):
     pass
 
 
-def _has_linears(module, names):
-    return all(isinstance(getattr(module, name, None), nn.Linear) for name in names)
+def _tell(path, reason, count=1):
+    for _ in range(count):
+        count_fallback("parallelize", f"{path} stays whole: {reason}")
+    log.warning("%s stays whole on every rank: %s", path, reason)
 
 
-def _is_attention(module):
-    return _has_linears(module, (*COLUMNS, "o_proj"))
+def _tell_unknown(model, found):
+    """Of modules that have matrices, and no name that is known."""
+    unknown = {}
+    for name, parameter in model.named_parameters():
+        path, _, _ = name.rpartition(".")
+        if (parameter.dim() < 2 or isinstance(model.get_submodule(path), nn.Embedding) or
+                path.rpartition(".")[2] in _names.HEADS or
+                any(one == "" or path == one or path.startswith(f"{one}.") for one in found)):
+            continue
+        layers = re.sub(r"(?<![^.])\d+(?![^.])", "*", path)  # layers.7.mlp as layers.*.mlp
+        unknown.setdefault(layers or "the model", set()).add(path)
+    for layers, paths in unknown.items():
+        _tell(layers, "its name is none that is known", len(paths))
 
 
-def _is_mlp(module):
-    return _has_linears(module, ("gate_proj", "up_proj", "down_proj"))
+def _dealer(module):
+    """What deals a module to ranks, and its names; None: it is of no kind that is known."""
+    for deal, table in ((_deal_attention, _names.ATTENTIONS), (_deal_mlp, _names.MLPS)):
+        names = _names.names_in(module, table)
+        if names:
+            return deal, names
+    return None
 
 
-def _head_size(attention):
-    size = getattr(attention, "head_dim", None)
-    if size is None and getattr(attention, "num_heads", None):
-        size = attention.q_proj.out_features // attention.num_heads
-    return size
+def _deal(module, names, group, parts):
+    """Linears of a module; `parts` as from_linear() has them."""
+    for name in names.columns:
+        setattr(module, name, ColumnParallelLinear.from_linear(
+            getattr(module, name), group, sequence_parallel=False, parts=parts))
+    setattr(module, names.rows, RowParallelLinear.from_linear(getattr(module, names.rows), group,
+                                                              sequence_parallel=False))
 
 
-def _deal_attention(attention, group):
-    ranks, size = ranks_of(group), _head_size(attention)
-    if not size:
-        raise _StaysWhole("it has neither head_dim nor num_heads")
-    for name in COLUMNS:
-        heads, rest = divmod(getattr(attention, name).out_features, size)
-        if rest or heads % ranks:
-            raise _StaysWhole(f"the {heads} heads of {name} do not divide by {ranks} ranks")
-    for name in COLUMNS:
-        linear = getattr(attention, name)
-        setattr(attention, name, ColumnParallelLinear.from_linear(linear, group, sequence_parallel=False))
-    attention.o_proj = RowParallelLinear.from_linear(attention.o_proj, group, sequence_parallel=False)
-    for name in HEADS:
-        if isinstance(getattr(attention, name, None), int):
-            setattr(attention, name, getattr(attention, name) // ranks)
+def _first_int(module, names):
+    return next((value for value in (getattr(module, name, None) for name in names) if isinstance(value, int)), None)
+
+
+def _heads(attention, names):
+    """How many heads queries have, and keys and values, and the size of one."""
+    columns = [getattr(attention, name).out_features for name in names.columns]
+    queries, size = getattr(attention, names.rows).in_features, getattr(attention, "head_dim", None)
+    if size is None:
+        count = _first_int(attention, _names.QUERY_HEADS)
+        if not count:
+            raise _StaysWhole(f"it has neither head_dim nor {' nor '.join(_names.QUERY_HEADS)}")
+        size = queries // count
+    keys, rest = divmod(columns[0] - queries, 2) if names.is_fused else (columns[1], 0)
+    shown = f"{', '.join(names.columns)} with {', '.join(map(str, columns))} columns"
+    if rest or keys < size or queries % size or keys % size or (
+            not names.is_fused and (columns[0] != queries or columns[2] != keys)):
+        raise _StaysWhole(f"{shown} are no queries, keys and values of heads of {size} for {names.rows} of {queries}")
+    return queries // size, keys // size, size
+
+
+def _own_heads(holder, counts):
+    """Attributes of an attention, or of its config, that say how many heads there are: (names, all, own) of each."""
+    for names, whole, own in counts:
+        for name in names:
+            count = getattr(holder, name, None)
+            if isinstance(count, int) and count != whole:
+                raise _StaysWhole(f"its {name} is {count}, and there are {whole} such heads")
+            if isinstance(count, int):
+                yield name, own
+
+
+def _deal_attention(attention, names, group):
+    ranks, (queries, keys, size) = ranks_of(group), _heads(attention, names)
+    for what, heads in (("queries", queries), ("keys", keys)):
+        if heads % ranks:
+            raise _StaysWhole(f"its {heads} heads of {what} do not divide by {ranks} ranks")
+    counts = ((_names.QUERY_HEADS, queries, queries // ranks), (_names.KEY_HEADS, keys, keys // ranks))
+    own = dict(_own_heads(attention, counts))
+    config = getattr(attention, "config", None)
+    if names.is_fused and config is not None:
+        # Where a fused result is cut the attention may ask its config, which others have, too.
+        of_config = dict(_own_heads(config, counts))
+        attention.config = copy.copy(config)
+        for name, count in of_config.items():
+            setattr(attention.config, name, count)
+    for name, count in own.items():
+        setattr(attention, name, count)
+    _deal(attention, names, group, (queries * size, keys * size, keys * size) if names.is_fused else None)
     return attention
 
 
-def _deal_mlp(mlp, group):
-    ranks, width = ranks_of(group), mlp.up_proj.out_features
+def _deal_mlp(mlp, names, group):
+    ranks, down = ranks_of(group), getattr(mlp, names.rows)
+    width, hidden = down.in_features, down.out_features
+    ups = [getattr(mlp, name) for name in names.columns]
+    if any((up.out_features, up.in_features) != (width * 2 if names.is_fused else width, hidden) for up in ups):
+        shown = ", ".join(f"[{one.out_features}, {one.in_features}]" for one in (*ups, down))
+        raise _StaysWhole(f"{names} are {shown}, and no MLP")
     if width % ranks:
         raise _StaysWhole(f"its width {width} does not divide by {ranks} ranks")
-    gate, up = (ColumnParallelLinear.from_linear(one, group, sequence_parallel=False)
-                for one in (mlp.gate_proj, mlp.up_proj))
-    down = RowParallelLinear.from_linear(mlp.down_proj, group, sequence_parallel=False)
-    kind = getattr(mlp, "act_fn", None)
-    activation = ACTIVATIONS.get(getattr(kind, "__name__", type(kind).__name__).lower())
+    _deal(mlp, names, group, (width, width) if names.is_fused else None)
+    activation = _names.activation_of(mlp)
     # One plan for all of it, where its parts are those of Stretto's operator; else linear by linear.
-    if activation and down.bias is None and (gate.bias is None) == (up.bias is None):
-        return ParallelMLP(gate, up, down, activation)
-    mlp.gate_proj, mlp.up_proj, mlp.down_proj = gate, up, down
+    if names == _names.MLPS[0] and activation:
+        gate, up, down = mlp.gate_proj, mlp.up_proj, mlp.down_proj
+        if down.bias is None and (gate.bias is None) == (up.bias is None):
+            return ParallelMLP(gate, up, down, activation)
     return mlp

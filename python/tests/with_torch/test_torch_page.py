@@ -111,6 +111,13 @@ class Page(unittest.TestCase):
                              down=linear(HIDDEN, INNER))["mlp"]
         self.assertEqual(mlp(torch.randn(ROWS, HIDDEN)).shape, (ROWS, HIDDEN))
 
+    def test_norms_of_gradients(self):
+        model = st.parallelize(Model(), self.mesh)
+        model(torch.randn(ROWS, HIDDEN)).square().sum().backward()
+        right = torch.cat([one.grad.flatten() for one in model.parameters()]).norm()
+        norm = self.run_block(block_of("## Gradients"), model=model)["norm"]
+        torch.testing.assert_close(norm, right)
+
     def test_whole_models(self):
         x = torch.randn(ROWS, HIDDEN)
         for number in range(2):

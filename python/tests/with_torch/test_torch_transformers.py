@@ -16,7 +16,7 @@ SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "n
 
 @unittest.skipUnless(importlib.util.find_spec("transformers"), "no transformers")
 class Models(Numbers):
-    def check(self, name, **more):
+    def check(self, name, is_fused=False, **more):
         import transformers
         config = getattr(transformers, f"{name}Config")(**SIZES, **more)
 
@@ -41,7 +41,8 @@ class Models(Numbers):
         st.reset_report()
         found = st.run_threads(program, RANKS, timeout_s=60)
         self.assertFalse(st.report().fallbacks)
-        self.assertGreater(st.report().served["mlp"], RANKS * SIZES["num_hidden_layers"])
+        served = "matmul_all_reduce" if is_fused else "mlp"
+        self.assertGreater(st.report().served[served], RANKS * SIZES["num_hidden_layers"])
         whole(tokens).logits.float().square().mean().backward()
         gradient = whole.model.layers[0].mlp.down_proj.weight.grad
         for rank, (logits, written, part) in enumerate(found):
@@ -57,6 +58,9 @@ class Models(Numbers):
 
     def test_qwen3_that_norms_heads(self):
         self.check("Qwen3", head_dim=16)
+
+    def test_phi3_whose_weights_are_fused(self):
+        self.check("Phi3", is_fused=True, pad_token_id=0)
 
     def test_mistral(self):
         self.check("Mistral")

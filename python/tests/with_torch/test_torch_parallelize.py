@@ -1,0 +1,217 @@
+"""parallelize() by names: those of several kinds of models, fused weights, and what is not known."""
+
+import unittest
+
+from ranks import Numbers, normal, run
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import stretto.torch as st
+
+RANKS, HIDDEN, WIDTH, HEADS, KEYS, SIZE = 2, 32, 64, 4, 2, 8
+
+
+def attend(q, k, v):
+    """Of [..., heads, rows, head_dim], as many keys as divide the queries."""
+    k, v = (one.repeat_interleave(q.shape[-3] // one.shape[-3], -3) for one in (k, v))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(-2, -3).flatten(-2)
+
+
+class Titan(nn.Module):
+    """As torchtitan's and Llama's own are; heads are asked for by their number."""
+
+    class Attention(nn.Module):
+        def __init__(self, keys):
+            super().__init__()
+            self.n_heads, self.n_kv_heads, self.head_dim = HEADS, keys, SIZE
+            self.wq, self.wo = nn.Linear(HIDDEN, HEADS * SIZE), nn.Linear(HEADS * SIZE, HIDDEN, bias=False)
+            self.wk, self.wv = nn.Linear(HIDDEN, keys * SIZE, bias=False), nn.Linear(HIDDEN, keys * SIZE)
+
+        def forward(self, x):
+            counts = self.n_heads, self.n_kv_heads, self.n_kv_heads
+            q, k, v = (one(x).view(*x.shape[:-1], count, self.head_dim).transpose(-2, -3)
+                       for one, count in zip((self.wq, self.wk, self.wv), counts))
+            return self.wo(attend(q, k, v))
+
+    class FeedForward(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w1, self.w3 = nn.Linear(HIDDEN, WIDTH, bias=False), nn.Linear(HIDDEN, WIDTH, bias=False)
+            self.w2 = nn.Linear(WIDTH, HIDDEN, bias=False)
+
+        def forward(self, x):
+            return self.w2(F.silu(self.w1(x)) * self.w3(x))
+
+    def __init__(self, keys=KEYS):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.ModuleDict({
+            "attention_norm": nn.LayerNorm(HIDDEN), "attention": self.Attention(keys),
+            "feed_forward": self.FeedForward()}) for _ in range(2))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer["attention"](layer["attention_norm"](x))
+            x = x + layer["feed_forward"](x)
+        return x
+
+
+class Fused(nn.Module):
+    """As Phi-3 is: one weight for queries, keys and values, and one for both of an MLP."""
+
+    class Config:
+        num_attention_heads, num_key_value_heads = HEADS, KEYS
+
+    class Attention(nn.Module):
+        def __init__(self, config):
+            super().__init__()
+            self.config, self.head_dim = config, SIZE
+            self.num_key_value_heads = config.num_key_value_heads
+            self.qkv_proj = nn.Linear(HIDDEN, (HEADS + 2 * KEYS) * SIZE)
+            self.o_proj = nn.Linear(HEADS * SIZE, HIDDEN, bias=False)
+
+        def forward(self, x):
+            sizes = [count * self.head_dim for count in (
+                self.config.num_attention_heads, self.num_key_value_heads, self.num_key_value_heads)]
+            q, k, v = (one.unflatten(-1, (-1, self.head_dim)).transpose(-2, -3)
+                       for one in self.qkv_proj(x).split(sizes, -1))
+            return self.o_proj(attend(q, k, v))
+
+    class Mlp(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gate_up_proj = nn.Linear(HIDDEN, 2 * WIDTH)
+            self.down_proj = nn.Linear(WIDTH, HIDDEN, bias=False)
+
+        def forward(self, x):
+            gate, up = self.gate_up_proj(x).chunk(2, -1)
+            return self.down_proj(F.gelu(gate) * up)
+
+    def __init__(self):
+        super().__init__()
+        self.config = self.Config()
+        self.self_attn, self.mlp = self.Attention(self.config), self.Mlp()
+
+    def forward(self, x):
+        x = x + self.self_attn(x)
+        return x + self.mlp(x)
+
+
+def made(kind, *arguments):
+    torch.manual_seed(3)
+    return kind(*arguments)
+
+
+def losses(model, x):
+    y = model(x)
+    y.float().square().sum().backward()
+    return y.detach()
+
+
+class Parallelize(Numbers):
+    def check(self, kind, *arguments, ranks=RANKS):
+        """Results and all gradients are those of the whole model, and whole checkpoints are taken."""
+        x = normal(1, 2, 6, HIDDEN, dtype=torch.float32)
+        right, others = made(kind, *arguments), [made(kind, *arguments) for _ in range(ranks)]
+        expected = losses(right, x)
+
+        def program(group):
+            model = st.parallelize(others[group.rank], group)
+            y = losses(model, x)
+            cuts = {f"{path}.{name}": cut for path, layer in model.named_modules()
+                    for name, cut in getattr(layer, "cuts", {}).items()}
+            other = st.parallelize(made(kind, *arguments).to("meta"), group)
+            other.load_state_dict(right.state_dict(), assign=True)
+            return y, {name: one.grad for name, one in model.named_parameters()}, cuts, other(x).detach()
+
+        found = run(ranks, program)
+        self.assertFalse(st.report().fallbacks, st.report())
+        for y, gradients, cuts, again in found:
+            self.assert_close(y, expected)
+            self.assert_close(again, expected)
+            self.assertTrue(cuts)
+            for name, parameter in right.named_parameters():
+                part = cuts[name].own(parameter.grad) if name in cuts else parameter.grad
+                with self.subTest(name):
+                    largest = parameter.grad.abs().max()
+                    self.assert_close(gradients[name] / largest, part / largest)
+        return others
+
+    def test_names_of_torchtitan_and_llamas_own(self):
+        layer = self.check(Titan)[0].layers[0]
+        self.assertEqual((layer["attention"].n_heads, layer["attention"].n_kv_heads), (HEADS // RANKS, KEYS // RANKS))
+        self.assertEqual(layer["feed_forward"].w1.weight.shape, (WIDTH // RANKS, HIDDEN))
+
+    def test_fused_weights_part_by_part(self):
+        model = self.check(Fused)[1]
+        self.assertEqual(model.mlp.gate_up_proj.weight.shape, (WIDTH, HIDDEN))
+        right = made(Fused).mlp.gate_up_proj.weight
+        parts = torch.cat([right[WIDTH // 2:WIDTH], right[WIDTH + WIDTH // 2:]])
+        self.assertTrue(torch.equal(model.mlp.gate_up_proj.weight, parts))
+        # The config that the model and its attentions share is as it was.
+        self.assertEqual((model.config.num_attention_heads, model.self_attn.config.num_attention_heads),
+                         (HEADS, HEADS // RANKS))
+
+    def test_what_is_not_known_stays_whole_and_is_said(self):
+        class Other(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList(nn.ModuleDict({"mlp": Titan.FeedForward(), "router": nn.Linear(8, 8)})
+                                            for _ in range(3))
+                self.tok_embeddings, self.output = nn.Embedding(8, HIDDEN), nn.Linear(HIDDEN, 8)
+                self.layers[2]["mlp"].w2 = nn.Linear(WIDTH, HIDDEN + 1)
+
+        with self.assertLogs("stretto.torch", "WARNING") as logged:
+            model = run(1, lambda group: st.parallelize(Other(), group))[0]
+        self.assertIsInstance(model.layers[1]["mlp"].w2, st.RowParallelLinear)
+        self.assertIsInstance(model.layers[2]["mlp"].w1, nn.Linear)
+        said = {reason: count for (_, reason), count in st.report().fallbacks.items()}
+        self.assertEqual(said, {
+            "layers.*.router stays whole: its name is none that is known": 3,
+            f"layers.2.mlp stays whole: w1, w3, w2 are [{WIDTH}, {HIDDEN}], [{WIDTH}, {HIDDEN}], [{HIDDEN + 1}, "
+            f"{WIDTH}], and no MLP": 1})
+        self.assertEqual(len(logged.output), 2)
+        with self.assertRaisesRegex(ValueError, "Linear has no module with linears of names that are known .*wq, wk"):
+            run(1, lambda group: st.parallelize(nn.Linear(2, 2), group))
+
+    def test_heads_that_do_not_go_with_columns(self):
+        def wrong(**attributes):
+            model = made(Titan)
+            vars(model.layers[0]["attention"]).update(attributes)
+            run(RANKS, lambda group: st.parallelize(model, group) if group.rank == 0 else None)
+            return str(st.report())
+
+        self.assertIn("layers.0.attention stays whole: its n_heads is 5, and there are 4 such heads", wrong(n_heads=5))
+        self.assertIn("are no queries, keys and values of heads of 6 for wo of 32", wrong(head_dim=6))
+
+
+class Clipping(Numbers):
+    def test_the_norm_is_that_of_the_whole_model(self):
+        x = normal(1, 2, 6, HIDDEN, dtype=torch.float32)
+        right, others = made(Titan), [made(Titan) for _ in range(RANKS)]
+        losses(right, x)
+        norm = torch.nn.utils.clip_grad_norm_(right.parameters(), 2.0)
+
+        def program(group):
+            model = st.parallelize(others[group.rank], group)
+            losses(model, x)
+            return st.clip_grad_norm_(model, 2.0), st.clip_grad_norm_(model, 2.0)
+
+        found = run(RANKS, program)
+        for rank, (before, after) in enumerate(found):
+            self.assert_close(before / norm, torch.ones(()))
+            self.assertAlmostEqual(after.item(), 2.0, delta=1e-4)
+            self.assertTrue(torch.equal(before, found[0][0]))
+            gradient = others[rank].layers[0]["attention_norm"].weight.grad
+            self.assert_close(gradient, right.layers[0]["attention_norm"].weight.grad)
+        # Below the most nothing is scaled.
+        whole = made(Titan)
+        losses(whole, x)
+        gradient = whole.layers[0]["feed_forward"].w2.weight.grad.clone()
+        st.clip_grad_norm_(whole, 1e6)
+        self.assertTrue(torch.equal(whole.layers[0]["feed_forward"].w2.weight.grad, gradient))
+
+
+if __name__ == "__main__":
+    unittest.main()
