@@ -9,7 +9,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from . import _records, groups
 from ._gradients import Kept
-from ._parts import joined
+from ._parts import products
 
 _is_autocast = torch._C._is_any_autocast_enabled
 _modes = torch._C._len_torch_dispatch_stack
@@ -60,7 +60,7 @@ class _Columns(torch.autograd.Function):
     @staticmethod
     def forward(ctx, seat, count, x, *others):
         weights, biases = others[:count], others[count:]
-        made = torch.nn.functional.linear(x, joined(weights), joined(biases) if biases else None)
+        made = products(x, weights, biases)
         ctx.kept, saved = Kept.of("column_matmul", seat, count, (x, *others), [made])
         ctx.save_for_backward(*saved)
         return made

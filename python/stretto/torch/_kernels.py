@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 from . import _calls, _checks, _collectives, _serve, _shapes
 from ._activations import activate
-from ._parts import joined
+from ._parts import joined, products
 from ._records import seen
 from ._rows import Rows
 from .groups import find
@@ -113,10 +113,10 @@ def mlp(x, ups, up_biases, down, activation, group_name, sequence_parallel=False
 
     def in_parts():
         if sequence_parallel:
-            joint, _ = all_gather_matmul(a, ups, up_biases, group_name)
+            made = all_gather_matmul(a, ups, up_biases, group_name)[0].chunk(len(ups), -1)
         else:
-            joint = column_matmul(a, ups, up_biases, group_name)
-        hidden = activate(activation, joint.chunk(len(ups), -1))
+            made = [F.linear(a, *one) for one in zip(ups, up_biases or [None] * len(ups))]
+        hidden = activate(activation, made)
         reduce = matmul_reduce_scatter if sequence_parallel else matmul_all_reduce
         return (reduce(hidden, down, None, group_name),)
 
@@ -169,14 +169,9 @@ def matmul_reduce_scatter_back(x, weights, group_name, dim=0):
 
 def column_matmul(x, weights, biases, group_name, out=None):
     _shapes.whole_rows("column_matmul", x, weights, biases)
-    weight, bias = joined(weights), joined(biases) if biases else None
-    if out is None:
-        return F.linear(x, weight, bias)
-    target = target_of("column_matmul", out, (*x.shape[:-1], weight.shape[0]), x, **_numbered("weight", weights),
-                     **_numbered("bias", biases))
-    a, c = x.flatten(0, -2), target.flatten(0, -2)
-    torch.mm(a, weight.t(), out=c) if bias is None else torch.addmm(bias, a, weight.t(), out=c)
-    return target
+    shape = *x.shape[:-1], sum(weight.shape[0] for weight in weights)
+    target = target_of("column_matmul", out, shape, x, **_numbered("weight", weights), **_numbered("bias", biases))
+    return products(x, weights, biases, target)
 
 
 def all_gather(x, group_name, dim=0, rows=None):

@@ -1,6 +1,7 @@
 """Tensors below one another as one."""
 
 import torch
+import torch.nn.functional as F
 
 
 def are_behind(parts):
@@ -23,3 +24,31 @@ def joined(parts):
         return torch.cat(parts)
     size = sum(part.shape[0] for part in parts)
     return parts[0].as_strided((size, *parts[0].shape[1:]), parts[0].stride())
+
+
+def products(x, weights, biases, out=None):
+    """x @ weight.T + bias of all weights, beside one another: [..., the sum of their rows]. Weights that lie apart are
+    multiplied one by one, and not copied. `out` has no gaps.
+    """
+    if are_behind(weights):
+        weights, biases = [joined(weights)], [joined(biases)] if biases else []
+        if out is None:
+            return F.linear(x, weights[0], *biases)
+    sizes = [weight.shape[0] for weight in weights]
+    made = x.new_empty((*x.shape[:-1], sum(sizes))) if out is None else out
+    rows = x.flatten(0, -2)
+    for weight, bias, part in zip(weights, biases or [None] * len(sizes), made.flatten(0, -2).split(sizes, -1)):
+        torch.mm(rows, weight.t(), out=part) if bias is None else torch.addmm(bias, rows, weight.t(), out=part)
+    return made
+
+
+@torch.no_grad()
+def lay_behind(parts):
+    """Moves parameters below one another, where joined() takes them without a copy. They stay the parameters that they
+    are; those that differ in more than their rows stay where they lie.
+    """
+    alike = {(type(part.data), part.dtype, part.device, part.shape[1:]) for part in parts}
+    if len(alike) > 1 or parts[0].is_meta or type(parts[0].data) is not torch.Tensor or are_behind(parts):
+        return
+    for part, place in zip(parts, torch.cat(list(parts)).split([len(part) for part in parts])):
+        part.data = place

@@ -7,6 +7,7 @@ from torch import nn
 
 from . import functional as st
 from ._cuts import Cut, in_memory_of_its_own, share
+from ._parts import lay_behind
 from .groups import GroupLike, group_name, ranks_of
 
 
@@ -153,7 +154,9 @@ class ParallelMLP(nn.Module):
     gate, up, down      column-parallel and row-parallel linears, or None for gate; without biases but up's
     activation          "swiglu" with a gate; "gelu" in its tanh form or "silu" without
 
-    [..., hidden] -> [..., hidden]. It is made of whole linears by from_linears().
+    [..., hidden] -> [..., hidden]. It is made of whole linears by from_linears(). The weights of gate and up are parts of
+    one tensor, so that no call copies them to multiply by both: they are put there when the layer is made, moved or cast,
+    and when it has loaded a state.
     """
 
     def __init__(self, gate: Optional[ColumnParallelLinear], up: ColumnParallelLinear,
@@ -162,6 +165,16 @@ class ParallelMLP(nn.Module):
         if down.bias is not None:
             raise ValueError("a bias of down is added to the sum of all ranks: use the linears one by one")
         self.gate_proj, self.up_proj, self.down_proj, self.activation = gate, up, down, activation
+        self.register_load_state_dict_post_hook(_lay_together)
+        _lay_together(self)
+
+    def _apply(self, *arguments, **named):
+        moved = super()._apply(*arguments, **named)
+        _lay_together(self)
+        return moved
+
+    def _ups(self):
+        return [one for one in (self.gate_proj, self.up_proj) if one is not None]
 
     @classmethod
     def from_linears(cls, gate: Optional[nn.Linear], up: nn.Linear, down: nn.Linear,
@@ -175,8 +188,15 @@ class ParallelMLP(nn.Module):
             down, group, sequence_parallel=sequence_parallel, dim=dim), activation)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        ups = [one for one in (self.gate_proj, self.up_proj) if one is not None]
+        ups = self._ups()
         biases = None if ups[0].bias is None else [one.bias for one in ups]
         up = self.up_proj
         return st.mlp(x, [one.weight for one in ups], self.down_proj.weight, up.group, up_bias=biases,
                       activation=self.activation, sequence_parallel=up.sequence_parallel, dim=up.dim)
+
+
+def _lay_together(mlp, _=None):
+    for name in ("weight", "bias"):
+        parts = [getattr(one, name) for one in mlp._ups()]
+        if len(parts) > 1 and all(part is not None for part in parts):
+            lay_behind(parts)

@@ -22,6 +22,7 @@ def provide_torch():
 provide_torch()
 
 import torch  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import stretto.torch as st  # noqa: E402
 
@@ -48,3 +49,22 @@ class Numbers(unittest.TestCase):
         error = (got.double() - right.double()).abs().max().item()
         most = CLOSE[dtype or got.dtype] * max(1.0, right.double().abs().max().item())
         self.assertLessEqual(error, most)
+
+
+class Copies(TorchDispatchMode):
+    """What PyTorch copies in the block, of so many elements or more: in `found`, by the name of the operator. What an
+    operator of Stretto's does inside is seen where its kernel is called without the dispatcher.
+    """
+
+    NAMES = ("cat", "clone", "copy_", "_to_copy", "stack", "_reshape_copy")
+
+    def __init__(self, least):
+        super().__init__()
+        self.least, self.found = least, []
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        made = function(*arguments, **(named or {}))
+        name = function.overloadpacket.__name__
+        if name in self.NAMES and made.numel() >= self.least:
+            self.found.append(name)
+        return made

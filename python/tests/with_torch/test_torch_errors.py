@@ -3,13 +3,13 @@
 import unittest
 import unittest.mock
 
-from ranks import normal, run
+from ranks import Copies, normal, run
 
 import torch
 
 import stretto
 import stretto.torch as st
-from stretto.torch import _meeting
+from stretto.torch import _kernels, _meeting
 
 
 class Bad(unittest.TestCase):
@@ -228,12 +228,31 @@ class Fallback(unittest.TestCase):
         for one, other in zip(normed[0], whole[0]):
             self.assertTrue(torch.allclose(one.float(), other.float(), atol=0.05))
 
+    def test_an_mlp_in_parts_copies_no_weights(self):
+        x, gate, up = normal(1, 4, 16), normal(2, 8, 16) / 4, normal(3, 8, 16) / 4
+        down, biases = normal(4, 16, 8).contiguous(), [normal(5, 8), normal(6, 8)]
+        found = []
+
+        def call(group):
+            with Copies(up.numel()) as copies:
+                y = _kernels.mlp(x, [gate, up], biases, down, "swiglu", group.name)
+            found.extend(copies.found)
+            return y
+
+        with unittest.mock.patch("stretto.torch._emulator.stretto.emulate", self.refuse_mlp("tiles do not serve it")):
+            parts = run(2, call)
+        self.assertEqual(st.report().fallbacks, {("mlp", "in parts: tiles do not serve it"): 2})
+        self.assertEqual(found, [])
+        made = [torch.nn.functional.linear(x, *one).float() for one in zip((gate, up), biases)]
+        hidden = torch.nn.functional.silu(made[0]) * made[1]
+        self.assertTrue(torch.allclose(parts[0].float(), 2 * hidden @ down.float().t(), atol=0.1, rtol=0.05))
+
     @staticmethod
     def refuse_mlp(reason):
         real = stretto.emulate
 
         def emulate(graph, *arguments, **named):
-            if graph in ("mlp", "mlp-ar", "gemm-ar-norm"):
+            if graph in ("mlp", "mlp-ar", "gemm-ar-norm") or graph.startswith("graph mlp-"):
                 raise ValueError(reason)
             return real(graph, *arguments, **named)
         return emulate

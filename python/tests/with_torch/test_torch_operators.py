@@ -2,12 +2,13 @@
 
 import unittest
 
-from ranks import Numbers, normal, run
+from ranks import Copies, Numbers, normal, run
 
 import torch
 import torch.nn.functional as F
 
 import stretto.torch as st
+from stretto.torch import _kernels, _parts
 
 RANKS, K, N = 3, 24, 16
 
@@ -65,10 +66,64 @@ class Gather(Numbers):
     def test_weights_below_one_another_are_not_copied(self):
         whole = torch.empty(10, 4)
         parts = list(whole.split([3, 5, 2]))
-        self.assertEqual(st.functional.ops._kernels.joined(parts).data_ptr(), whole.data_ptr())
-        copied = st.functional.ops._kernels.joined([parts[0], parts[2]])
+        self.assertEqual(_parts.joined(parts).data_ptr(), whole.data_ptr())
+        copied = _parts.joined([parts[0], parts[2]])
         self.assertNotEqual(copied.data_ptr(), whole.data_ptr())
         self.assertEqual(tuple(copied.shape), (5, 4))
+
+
+class Weights(Numbers):
+    """Several weights of one product."""
+
+    def test_products_of_whole_rows_copy_none(self):
+        x = normal(1, 2, 3, K)
+        weights, biases = [normal(2, N, K), normal(3, N + 4, K)], [normal(4, N), normal(5, N + 4)]
+        right = torch.cat([F.linear(x, *one) for one in zip(weights, biases)], -1)
+
+        def call(group):
+            for given in ([], biases):
+                for target in (None, torch.empty_like(right)):
+                    with Copies(N * K) as copies:
+                        made = _kernels.column_matmul(x, weights, given, group.name, target)
+                    self.assertEqual(copies.found, [])
+                    self.assert_close(made, right if given else F.linear(x, torch.cat(weights)))
+            joint = st.column_matmul(x, weights, biases, group)
+            self.assertEqual(joint[0].untyped_storage().data_ptr(), joint[1].untyped_storage().data_ptr())
+
+        run(2, call)
+
+    def test_those_of_an_mlp_lie_below_one_another(self):
+        linears = [torch.nn.Linear(K, N, bias=True) for _ in ("gate", "up")]
+        down = torch.nn.Linear(N, K, bias=False)
+
+        def program(group):
+            mlp = st.ParallelMLP.from_linears(*linears, down, group=group)
+            kept = list(mlp.parameters())
+
+            def check(doing, dtype=torch.float32):
+                for name in ("weight", "bias"):
+                    parts = [getattr(one, name) for one in (mlp.gate_proj, mlp.up_proj)]
+                    self.assertTrue(_parts.are_behind(parts), f"{name} {doing}")
+                    share = N // group.ranks
+                    for part, whole in zip(parts, linears):
+                        right = getattr(whole, name)[share * group.rank:][:share].to(dtype)
+                        self.assertTrue(torch.equal(part, right), f"{name} {doing}")
+                with Copies(K * N // group.ranks) as copies:
+                    _parts.joined([mlp.gate_proj.weight, mlp.up_proj.weight])
+                self.assertEqual(copies.found, [])
+
+            check("as it is made")
+            self.assertEqual([id(one) for one in mlp.to(torch.bfloat16).parameters()], [id(one) for one in kept])
+            check("when it is cast", torch.bfloat16)
+            whole = {"gate_proj.weight": linears[0].weight, "up_proj.weight": linears[1].weight}
+            mlp.float().load_state_dict(whole, strict=False, assign=True)
+            for one, linear in zip((mlp.gate_proj, mlp.up_proj), linears):  # casting has rounded them
+                one.bias.data.copy_(linear.bias.data.chunk(group.ranks)[group.rank])
+            check("when it has loaded a state")
+            mlp(torch.ones(group.ranks, K)).sum().backward()
+            self.assertTrue(all(one.grad is not None for one in mlp.parameters()))
+
+        run(2, program)
 
 
 class Scatter(Numbers):
