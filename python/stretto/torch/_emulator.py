@@ -74,6 +74,10 @@ class Engine:
     def finish(self):
         """Calls are over when they return."""
 
+    def errors(self):
+        """Calls raise what goes wrong."""
+        return []
+
     def close(self):
         """There is nothing to free."""
 

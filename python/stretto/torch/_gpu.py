@@ -69,14 +69,22 @@ class Engine:
     def finish(self):
         """Collective. Waits for all runs; raises RuntimeError that names a wait which did not end in time."""
         errors = []
-        for operation in (one for by_rows in self._operations.values() for one in by_rows.values()):
-            if not isinstance(operation, str):
-                try:
-                    operation.finish()
-                except RuntimeError as error:  # all are finished, or the next call waits for ranks
-                    errors.append(error)
+        for operation in self._made():
+            try:
+                operation.finish()
+            except RuntimeError as error:  # all are finished, or the next call waits for ranks
+                errors.append(error)
         if errors:
             raise errors[0]
+
+    def errors(self):
+        """What went wrong in runs, as far as this process knows, one text an operation."""
+        return [what for what in (operation.error() for operation in self._made()) if what]
+
+    def _made(self):
+        """All operations, in the order in which all ranks made them. Another thread may be making one."""
+        return [one for by_rows in list(self._operations.values()) for one in list(by_rows.values())
+                if not isinstance(one, str)]
 
     def close(self):
         _records.forget()  # calls know operations

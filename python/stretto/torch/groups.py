@@ -60,6 +60,14 @@ class Group:
         for engine in self.engines.values():
             engine.finish()
 
+    def error(self) -> str:
+        """What went wrong so far, as far as this process knows: a rank that was late, a wait that did not end in time;
+        empty: nothing. Not collective, and waits for no call, so that a server may ask at any time.
+
+        What it says stays until finish(). On CPUs it is empty: calls raise what goes wrong.
+        """
+        return "; ".join(dict.fromkeys(what for engine in list(self.engines.values()) for what in engine.errors()))
+
     def close(self) -> None:
         """Collective. Frees what the group has; its name may be given to init() again."""
         _forget(self)

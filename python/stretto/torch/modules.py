@@ -154,9 +154,9 @@ class ParallelMLP(nn.Module):
     gate, up, down      column-parallel and row-parallel linears, or None for gate; without biases but up's
     activation          "swiglu" with a gate; "gelu" in its tanh form or "silu" without
 
-    [..., hidden] -> [..., hidden]. It is made of whole linears by from_linears(). The weights of gate and up are parts of
-    one tensor, so that no call copies them to multiply by both: they are put there when the layer is made, moved or cast,
-    and when it has loaded a state.
+    [..., hidden] -> [..., hidden]. It is made of whole linears by from_linears(). The weights of gate and up are parts
+    of one tensor, so that no call copies them to multiply by both: they are put there when the layer is made, moved or
+    cast, and when it has loaded a state.
     """
 
     def __init__(self, gate: Optional[ColumnParallelLinear], up: ColumnParallelLinear,

@@ -35,6 +35,9 @@ class Operation:
     def runs_per_graph(self, rows):
         return self.per_graph
 
+    def error(self):
+        return self.failure
+
     def finish(self):
         self.finished += 1
         if self.failure:
@@ -269,6 +272,28 @@ class Calls(unittest.TestCase):
         engine.run(self.call(), "bf16", {})
         engine.close()
         self.assertTrue(self.contexts[0].closed)
+
+    def test_a_group_says_what_went_wrong_without_waiting(self):
+        def program(group):
+            engine = group.engines["cuda"] = _gpu.Engine(group)
+            self.assertEqual(group.error(), "")
+            for n in (16, 24, 40):
+                engine.run(self.call(n=n), "bf16", {})
+            self.assertEqual(group.error(), "")
+            if group.rank == 1:  # alone: nobody else is asked
+                failed = [one for one in Operation.made if one.context.rank == 1]
+                failed[0].failure = failed[2].failure = "rank 0 is late"
+                failed[1].failure = "rank 1 compute 3 waits for p.2"
+                self.assertEqual(group.error(), "rank 0 is late; rank 1 compute 3 waits for p.2")
+                self.assertEqual([one.finished for one in failed], [0, 0, 0])
+            group.engines.clear()
+        st.run_threads(program, 2, timeout_s=60)
+
+    def test_on_cpus_calls_raise_what_goes_wrong(self):
+        def program(group):
+            st.matmul_all_reduce(torch.ones(2, 8), torch.ones(4, 8), group=group)
+            return group.error()
+        self.assertEqual(st.run_threads(program, 2, timeout_s=60), ["", ""])
 
     def test_types(self):
         self.assertEqual(_gpu.Engine.TYPES, ("bf16", "fp16"))
