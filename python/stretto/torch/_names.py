@@ -44,6 +44,7 @@ HEADS = ("lm_head", "output")
 # What attentions of several releases keep of their heads. Each rank has its own.
 QUERY_HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_local_heads")
 KEY_HEADS = ("num_key_value_heads", "num_kv_heads", "n_kv_heads", "n_local_kv_heads")
+REPEATS = ("num_key_value_groups", "n_rep")  # queries' heads of each of keys'
 # The functions of MLPs, as their modules have them, and what operators call them.
 FUNCTIONS = ("act_fn", "activation_fn")
 ACTIVATIONS = {"silu": "swiglu", "siluactivation": "swiglu", "swish": "swiglu"}

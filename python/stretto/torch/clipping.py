@@ -29,9 +29,10 @@ def clip_grad_norm_(model: nn.Module, max_norm: float) -> torch.Tensor:
     gradients = [one.grad for one in with_gradients]
     if not gradients:
         return torch.zeros(())
-    # What every rank has alike counts once: each rank gives as much of it to the sum.
-    total = torch.stack([one.grad.float().square().sum() / (1 if id(one) in cuts else ranks)
-                         for one in with_gradients]).sum()
+    # What several ranks have alike counts once: each of them gives as much of it to the sum.
+    total = torch.stack([
+        cuts[id(one)].square_sum(one.grad) if id(one) in cuts else one.grad.float().square().sum() / ranks
+        for one in with_gradients]).sum()
     if ranks > 1:
         total = torch.ops.stretto.all_reduce(total, groups[0])
     norm = total.sqrt()

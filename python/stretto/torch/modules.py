@@ -1,6 +1,6 @@
 """Linear layers and MLPs whose weights are dealt to the ranks of a group."""
 
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence, Union
 
 import torch
 from torch import nn
@@ -36,15 +36,20 @@ class _Sharded(nn.Module):
         made._deal(linear, *how)
         return made
 
-    def _take(self, name, tensor, dim, what, parts=None):
+    def _take(self, name, tensor, dim, what, parts=None, replicas=1):
         """This rank's part of a whole linear's parameter, of all of it where `dim` is None."""
         if tensor is not None:
             own = tensor
             if dim is not None:
-                self.cuts[name] = Cut.of(tensor, self.group, dim, what, parts)
+                self.cuts[name] = Cut.of(tensor, self.group, dim, what, parts, replicas)
                 own = self.cuts[name].own(tensor)
             tensor = nn.Parameter(in_memory_of_its_own(own), tensor.requires_grad)
         self.register_parameter(name, tensor)
+
+    def _own(self, name):
+        """A parameter for forward(); None where there is none."""
+        parameter, cut = getattr(self, name), self.cuts.get(name)
+        return parameter if parameter is None or cut is None else cut.with_summed_gradient(parameter, self.group)
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
                               error_msgs):
@@ -95,26 +100,29 @@ class ColumnParallelLinear(_Sharded):
     @classmethod
     def from_linear(cls, linear: nn.Linear, group: GroupLike = None, *, sequence_parallel: bool = True,
                     dim: int = 0, keep_gathered: bool = False,
-                    parts: Optional[Sequence[int]] = None) -> "ColumnParallelLinear":
+                    parts: Optional[Sequence[int]] = None,
+                    replicas: Union[int, Sequence[int]] = 1) -> "ColumnParallelLinear":
         """Of a linear that has all columns, the same on all ranks: this rank's.
 
-        parts  sizes of what several linears have below one another in one weight, such as (F, F) of a gate and an up
-               projection: each is dealt by itself, so that the result has this rank's part of the first, then of the
-               second
+        parts     sizes of what several linears have below one another in one weight, such as (F, F) of a gate and an up
+                  projection: each is dealt by itself, so that the result has this rank's part of the first, then of the
+                  second
+        replicas  so many ranks beside each other have the same columns, of each part where there are several: of heads
+                  of keys that are fewer than ranks. Their weights' gradients are summed over these ranks in backward
         """
-        made = cls._of(linear, group, sequence_parallel, dim, parts)
+        made = cls._of(linear, group, sequence_parallel, dim, parts, replicas)
         made.keep_gathered = keep_gathered
         return made
 
-    def _deal(self, linear, parts=None):
-        self._take("weight", linear.weight, 0, "out_features", parts)
-        self._take("bias", linear.bias, 0, "out_features", parts)
+    def _deal(self, linear, parts=None, replicas=1):
+        self._take("weight", linear.weight, 0, "out_features", parts, replicas)
+        self._take("bias", linear.bias, 0, "out_features", parts, replicas)
 
     def forward(self, x: torch.Tensor, rows: Optional[int] = None) -> torch.Tensor:
         if self.sequence_parallel:
-            return st.all_gather_matmul(x, self.weight, self.bias, self.group, dim=self.dim, rows=rows,
+            return st.all_gather_matmul(x, self._own("weight"), self._own("bias"), self.group, dim=self.dim, rows=rows,
                                         keep_gathered=self.keep_gathered)
-        return st.column_matmul(x, self.weight, self.bias, self.group)
+        return st.column_matmul(x, self._own("weight"), self._own("bias"), self.group)
 
 
 class RowParallelLinear(_Sharded):
@@ -189,9 +197,9 @@ class ParallelMLP(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         ups = self._ups()
-        biases = None if ups[0].bias is None else [one.bias for one in ups]
+        biases = None if ups[0].bias is None else [one._own("bias") for one in ups]
         up = self.up_proj
-        return st.mlp(x, [one.weight for one in ups], self.down_proj.weight, up.group, up_bias=biases,
+        return st.mlp(x, [one._own("weight") for one in ups], self.down_proj.weight, up.group, up_bias=biases,
                       activation=self.activation, sequence_parallel=up.sequence_parallel, dim=up.dim)
 
 

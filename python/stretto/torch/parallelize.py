@@ -7,6 +7,7 @@ import re
 from torch import nn
 
 from . import _names
+from ._cuts import sum_gradients
 from .groups import GroupLike, group_name, ranks_of
 from .modules import ColumnParallelLinear, ParallelMLP, RowParallelLinear
 from .report import count_fallback
@@ -81,13 +82,21 @@ def _dealer(module):
     return None
 
 
-def _deal(module, names, group, parts):
-    """Linears of a module; `parts` as from_linear() has them."""
-    for name in names.columns:
+def _deal(module, names, group, parts=None, replicas=(1, 1, 1)):
+    """Linears of a module; `parts` of a fused one, and replicas of each part or linear, as from_linear() has them."""
+    for place, name in enumerate(names.columns):
         setattr(module, name, ColumnParallelLinear.from_linear(
-            getattr(module, name), group, sequence_parallel=False, parts=parts))
+            getattr(module, name), group, sequence_parallel=False, parts=parts,
+            replicas=replicas[:len(parts)] if names.is_fused else replicas[place]))
     setattr(module, names.rows, RowParallelLinear.from_linear(getattr(module, names.rows), group,
                                                               sequence_parallel=False))
+
+
+def _others(module, names):
+    """Modules with parameters that are none of the linears, by their paths."""
+    return {path: one for path, one in module.named_modules()
+            if any(parameter is not None for parameter in one._parameters.values()) and
+            path.partition(".")[0] not in (*names.columns, names.rows)}
 
 
 def _first_int(module, names):
@@ -112,22 +121,32 @@ def _heads(attention, names):
 
 
 def _own_heads(holder, counts):
-    """Attributes of an attention, or of its config, that say how many heads there are: (names, all, own) of each."""
+    """Attributes of an attention, or of its config, that say how many heads there are: (names, on one rank, own) of each."""
     for names, whole, own in counts:
         for name in names:
             count = getattr(holder, name, None)
             if isinstance(count, int) and count != whole:
-                raise _StaysWhole(f"its {name} is {count}, and there are {whole} such heads")
+                raise _StaysWhole(f"its {name} is {count}, where its linears say {whole}")
             if isinstance(count, int):
                 yield name, own
 
 
 def _deal_attention(attention, names, group):
     ranks, (queries, keys, size) = ranks_of(group), _heads(attention, names)
-    for what, heads in (("queries", queries), ("keys", keys)):
-        if heads % ranks:
-            raise _StaysWhole(f"its {heads} heads of {what} do not divide by {ranks} ranks")
-    counts = ((_names.QUERY_HEADS, queries, queries // ranks), (_names.KEY_HEADS, keys, keys // ranks))
+    if queries % ranks:
+        raise _StaysWhole(f"its {queries} heads of queries do not divide by {ranks} ranks")
+    if keys % ranks and ranks % keys:
+        raise _StaysWhole(f"its {keys} heads of keys do not divide by {ranks} ranks, nor ranks by heads")
+    norms = _others(attention, names)
+    for path, one in norms.items():
+        for name, parameter in one._parameters.items():
+            if parameter is not None and (path == "" or parameter.shape != (size,)):
+                raise _StaysWhole(f"how ranks share its {path + '.' if path else ''}{name} {list(parameter.shape)} is "
+                                  f"not known: norms of heads are [{size}]")
+    own_queries, own_keys = queries // ranks, max(1, keys // ranks)
+    same = own_keys * ranks // keys  # ranks have the head of keys that their queries use
+    counts = ((_names.QUERY_HEADS, queries, own_queries), (_names.KEY_HEADS, keys, own_keys),
+              (_names.REPEATS, queries // keys, own_queries // own_keys))
     own = dict(_own_heads(attention, counts))
     config = getattr(attention, "config", None)
     if names.is_fused and config is not None:
@@ -138,7 +157,10 @@ def _deal_attention(attention, names, group):
             setattr(attention.config, name, count)
     for name, count in own.items():
         setattr(attention, name, count)
-    _deal(attention, names, group, (queries * size, keys * size, keys * size) if names.is_fused else None)
+    parts = (queries * size, keys * size, keys * size) if names.is_fused else None
+    _deal(attention, names, group, parts, (1, same, same))
+    for one in norms.values():
+        sum_gradients(one, group)
     return attention
 
 
@@ -149,6 +171,8 @@ def _deal_mlp(mlp, names, group):
     if any((up.out_features, up.in_features) != (width * 2 if names.is_fused else width, hidden) for up in ups):
         shown = ", ".join(f"[{one.out_features}, {one.in_features}]" for one in (*ups, down))
         raise _StaysWhole(f"{names} are {shown}, and no MLP")
+    for path in _others(mlp, names):
+        raise _StaysWhole(f"how ranks share its {path or 'own parameters'} is not known")
     if width % ranks:
         raise _StaysWhole(f"its width {width} does not divide by {ranks} ranks")
     _deal(mlp, names, group, (width, width) if names.is_fused else None)

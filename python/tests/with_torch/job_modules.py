@@ -68,13 +68,26 @@ def check_parallelize(mesh):
           whole.mlp.down_proj.weight.grad.chunk(2, 1)[dist.get_rank() % 2], 5e-2)
 
 
+def check_parallelize_gives_ranks_the_same_heads_of_keys(mesh):
+    x = normal(1, 2, 6, H)
+    whole, dealt = model_of(kv_heads=1), st.parallelize(model_of(kv_heads=1), mesh["tp"])
+    whole(x).float().square().sum().backward()
+    for model in (dealt, torch.compile(dealt, fullgraph=True, backend="aot_eager")):
+        dealt.zero_grad()
+        model(x).float().square().sum().backward()
+        for name in ("k_proj", "v_proj"):
+            got, right = (getattr(one.self_attn, name).weight.grad for one in (dealt, whole))
+            close(got / right.abs().max(), right / right.abs().max(), 5e-2)
+
+
 def check_parallelize_says_what_stays(mesh):
     st.reset_report()
     x = normal(1, 2, 6, H)
-    whole, dealt = model_of(kv_heads=1), st.parallelize(model_of(kv_heads=1), mesh["tp"])
+    heads = {"heads": 3, "kv_heads": 3}
+    whole, dealt = model_of(**heads), st.parallelize(model_of(**heads), mesh["tp"])
     close(dealt(x), whole(x), 3e-2)
     assert isinstance(dealt.self_attn.q_proj, nn.Linear)
-    assert "its 1 heads of keys do not divide by 2 ranks" in str(st.report()), st.report()
+    assert "its 3 heads of queries do not divide by 2 ranks" in str(st.report()), st.report()
     try:
         st.parallelize(nn.Linear(2, 2), mesh["tp"])
         raise AssertionError("nothing to deal")

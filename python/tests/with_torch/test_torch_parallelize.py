@@ -14,8 +14,7 @@ RANKS, HIDDEN, WIDTH, HEADS, KEYS, SIZE = 2, 32, 64, 4, 2, 8
 
 
 def attend(q, k, v):
-    """Of [..., heads, rows, head_dim], as many keys as divide the queries."""
-    k, v = (one.repeat_interleave(q.shape[-3] // one.shape[-3], -3) for one in (k, v))
+    """Of [..., heads, rows, head_dim]."""
     return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(-2, -3).flatten(-2)
 
 
@@ -25,15 +24,18 @@ class Titan(nn.Module):
     class Attention(nn.Module):
         def __init__(self, keys):
             super().__init__()
-            self.n_heads, self.n_kv_heads, self.head_dim = HEADS, keys, SIZE
+            self.n_heads, self.n_kv_heads, self.n_rep, self.head_dim = HEADS, keys, HEADS // keys, SIZE
             self.wq, self.wo = nn.Linear(HIDDEN, HEADS * SIZE), nn.Linear(HEADS * SIZE, HIDDEN, bias=False)
             self.wk, self.wv = nn.Linear(HIDDEN, keys * SIZE, bias=False), nn.Linear(HIDDEN, keys * SIZE)
+            self.q_norm, self.k_norm = nn.LayerNorm(SIZE), nn.LayerNorm(SIZE, bias=False)
 
         def forward(self, x):
             counts = self.n_heads, self.n_kv_heads, self.n_kv_heads
-            q, k, v = (one(x).view(*x.shape[:-1], count, self.head_dim).transpose(-2, -3)
+            q, k, v = (one(x).view(*x.shape[:-1], count, self.head_dim)
                        for one, count in zip((self.wq, self.wk, self.wv), counts))
-            return self.wo(attend(q, k, v))
+            k = self.k_norm(k).repeat_interleave(self.n_rep, -2)
+            v = v.repeat_interleave(self.n_rep, -2)
+            return self.wo(attend(*(one.transpose(-2, -3) for one in (self.q_norm(q), k, v))))
 
     class FeedForward(nn.Module):
         def __init__(self):
@@ -61,14 +63,16 @@ class Fused(nn.Module):
     """As Phi-3 is: one weight for queries, keys and values, and one for both of an MLP."""
 
     class Config:
-        num_attention_heads, num_key_value_heads = HEADS, KEYS
+        def __init__(self, keys):
+            self.num_attention_heads, self.num_key_value_heads = HEADS, keys
 
     class Attention(nn.Module):
         def __init__(self, config):
             super().__init__()
             self.config, self.head_dim = config, SIZE
             self.num_key_value_heads = config.num_key_value_heads
-            self.qkv_proj = nn.Linear(HIDDEN, (HEADS + 2 * KEYS) * SIZE)
+            self.num_key_value_groups = HEADS // self.num_key_value_heads
+            self.qkv_proj = nn.Linear(HIDDEN, (HEADS + 2 * self.num_key_value_heads) * SIZE)
             self.o_proj = nn.Linear(HEADS * SIZE, HIDDEN, bias=False)
 
         def forward(self, x):
@@ -76,6 +80,7 @@ class Fused(nn.Module):
                 self.config.num_attention_heads, self.num_key_value_heads, self.num_key_value_heads)]
             q, k, v = (one.unflatten(-1, (-1, self.head_dim)).transpose(-2, -3)
                        for one in self.qkv_proj(x).split(sizes, -1))
+            k, v = (one.repeat_interleave(self.num_key_value_groups, -3) for one in (k, v))
             return self.o_proj(attend(q, k, v))
 
     class Mlp(nn.Module):
@@ -88,9 +93,9 @@ class Fused(nn.Module):
             gate, up = self.gate_up_proj(x).chunk(2, -1)
             return self.down_proj(F.gelu(gate) * up)
 
-    def __init__(self):
+    def __init__(self, keys=KEYS):
         super().__init__()
-        self.config = self.Config()
+        self.config = self.Config(keys)
         self.self_attn, self.mlp = self.Attention(self.config), self.Mlp()
 
     def forward(self, x):
@@ -153,6 +158,38 @@ class Parallelize(Numbers):
         self.assertEqual((model.config.num_attention_heads, model.self_attn.config.num_attention_heads),
                          (HEADS, HEADS // RANKS))
 
+    def test_heads_of_keys_that_are_fewer_than_ranks(self):
+        for keys, ranks in ((1, 2), (2, 4), (1, 4)):
+            for kind in (Titan, Fused):
+                with self.subTest(kind.__name__, keys=keys, ranks=ranks):
+                    models = self.check(kind, keys, ranks=ranks)
+                    right = made(kind, keys)
+                    if kind is Titan:
+                        for rank, model in enumerate(models):
+                            head = right.layers[0]["attention"].wk.weight.chunk(keys)[rank * keys // ranks]
+                            attention = model.layers[0]["attention"]
+                            self.assertTrue(torch.equal(attention.wk.weight, head))
+                            self.assertEqual((attention.n_kv_heads, attention.n_rep), (1, HEADS // ranks))
+
+    def test_heads_that_ranks_cannot_share(self):
+        def refused(model):
+            run(RANKS, lambda group: st.parallelize(model, group) if group.rank == 0 else None)
+            return str(st.report())
+
+        class Sinks(Titan.Attention):
+            def __init__(self):
+                super().__init__(KEYS)
+                self.sinks = nn.Parameter(torch.zeros(HEADS))
+
+        self.assertIn(f"how ranks share its sinks [{HEADS}] is not known: norms of heads are [{SIZE}]",
+                      refused(nn.Sequential(Sinks())))
+        wide = Titan.Attention(KEYS)
+        wide.q_norm = nn.LayerNorm(HEADS * SIZE)
+        self.assertIn(f"how ranks share its q_norm.weight [{HEADS * SIZE}] is not known", refused(nn.Sequential(wide)))
+        gated = Titan.FeedForward()
+        gated.norm = nn.LayerNorm(WIDTH)
+        self.assertIn("0 stays whole: how ranks share its norm is not known", refused(nn.Sequential(gated)))
+
     def test_what_is_not_known_stays_whole_and_is_said(self):
         class Other(nn.Module):
             def __init__(self):
@@ -182,14 +219,15 @@ class Parallelize(Numbers):
             run(RANKS, lambda group: st.parallelize(model, group) if group.rank == 0 else None)
             return str(st.report())
 
-        self.assertIn("layers.0.attention stays whole: its n_heads is 5, and there are 4 such heads", wrong(n_heads=5))
+        self.assertIn("layers.0.attention stays whole: its n_heads is 5, where its linears say 4", wrong(n_heads=5))
         self.assertIn("are no queries, keys and values of heads of 6 for wo of 32", wrong(head_dim=6))
 
 
 class Clipping(Numbers):
     def test_the_norm_is_that_of_the_whole_model(self):
         x = normal(1, 2, 6, HIDDEN, dtype=torch.float32)
-        right, others = made(Titan), [made(Titan) for _ in range(RANKS)]
+        keys = 1  # both ranks have it
+        right, others = made(Titan, keys), [made(Titan, keys) for _ in range(RANKS)]
         losses(right, x)
         norm = torch.nn.utils.clip_grad_norm_(right.parameters(), 2.0)
 

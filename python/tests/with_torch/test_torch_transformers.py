@@ -18,7 +18,7 @@ SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "n
 class Models(Numbers):
     def check(self, name, is_fused=False, **more):
         import transformers
-        config = getattr(transformers, f"{name}Config")(**SIZES, **more)
+        config = getattr(transformers, f"{name}Config")(**{**SIZES, **more})
 
         def model():
             torch.manual_seed(4)
@@ -36,7 +36,9 @@ class Models(Numbers):
             logits.float().square().mean().backward()
             with torch.no_grad():
                 written = dealt.generate(tokens, max_new_tokens=4, do_sample=False)
-            return logits.detach(), written, dealt.model.layers[0].mlp.down_proj.weight.grad
+            attention = dealt.model.layers[0].self_attn
+            norms = {name: one.grad for name, one in attention.named_parameters() if "norm" in name}
+            return logits.detach(), written, dealt.model.layers[0].mlp.down_proj.weight.grad, norms
 
         st.reset_report()
         found = st.run_threads(program, RANKS, timeout_s=60)
@@ -45,10 +47,14 @@ class Models(Numbers):
         self.assertGreater(st.report().served[served], RANKS * SIZES["num_hidden_layers"])
         whole(tokens).logits.float().square().mean().backward()
         gradient = whole.model.layers[0].mlp.down_proj.weight.grad
-        for rank, (logits, written, part) in enumerate(found):
+        others = dict(whole.model.layers[0].self_attn.named_parameters())
+        for rank, (logits, written, part, norms) in enumerate(found):
             self.assert_close(logits, right)
             self.assertEqual(tuple(written.shape), tuple(text.shape))
             self.assert_close(part, gradient.chunk(RANKS, 1)[rank])
+            for one, got in norms.items():
+                right_one = others[one].grad / others[one].grad.abs().max()
+                self.assert_close(got / others[one].grad.abs().max(), right_one)
 
     def test_llama(self):
         self.check("Llama")
@@ -58,6 +64,10 @@ class Models(Numbers):
 
     def test_qwen3_that_norms_heads(self):
         self.check("Qwen3", head_dim=16)
+
+    def test_one_head_of_keys(self):
+        self.check("Llama", num_key_value_heads=1)
+        self.check("Phi3", is_fused=True, pad_token_id=0, num_key_value_heads=1)
 
     def test_phi3_whose_weights_are_fused(self):
         self.check("Phi3", is_fused=True, pad_token_id=0)
