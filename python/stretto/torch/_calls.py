@@ -1,6 +1,7 @@
 """Operators as calls of graphs: which graph, its sizes, and which tensor of a rank is which input."""
 
 import dataclasses
+import math
 from typing import Dict, Mapping, Tuple
 
 import torch
@@ -16,6 +17,8 @@ class Call:
     outputs  name -> (rows, columns) of what this rank gets
     refusal  why it cannot be served, on all ranks alike; empty: it may be
     types    of those outputs that have one of their own
+    fill     where rows can be added that count for nothing: the inputs that are dealt by rows, as all outputs are then,
+             and what added rows of each have
     """
 
     op: str
@@ -25,6 +28,7 @@ class Call:
     outputs: Dict[str, Tuple[int, int]]
     refusal: str = ""
     types: Mapping[str, torch.dtype] = dataclasses.field(default_factory=dict)
+    fill: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def graph_name(self) -> str:
@@ -169,7 +173,8 @@ def moe(rows, x, ids, weights, gate, up, down, is_dealt, ranks) -> Call:
     has_own = weights.dtype is x.dtype and weights.dtype is not torch.float32
     graph = MOE[is_dealt].format(name=name, ids=DTYPES[ids.dtype]) if has_own else name
     return Call("moe", graph, sizes,
-                {"x": x, "ids": ids, "weights": weights, "wg": gate, "wu": up, "wd": down}, {"y": tuple(x.shape)})
+                {"x": x, "ids": ids, "weights": weights, "wg": gate, "wu": up, "wd": down}, {"y": tuple(x.shape)},
+                fill={"x": 0, "ids": -1, "weights": 0})
 
 
 # A layer whose router chooses, and hands over what it chose.
@@ -212,7 +217,8 @@ def moe_with_router(rows, x, router, gate, up, down, bias, rule, is_dealt, ranks
                           scores=rule.scores, normalise=int(rule.normalise), scale=float(rule.scale))
     choices = x.shape[0], rule.k
     return Call("moe_with_router", graph, sizes, inputs, {"y": tuple(x.shape), "ids": choices, "weights": choices},
-                types={"ids": torch.int32, "weights": torch.float32})
+                types={"ids": torch.int32, "weights": torch.float32},
+                fill={"x": math.nan})  # a token of which nothing is chosen, so that it loads no expert
 
 
 def matmul_exchange(rows, a, b, columns, refusal="") -> Call:

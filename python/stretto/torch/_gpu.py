@@ -13,7 +13,7 @@ import torch
 
 import stretto
 
-from . import _records
+from . import _records, _rooms
 from ._refusals import NotServed
 
 SERVED = "sm_90"
@@ -23,7 +23,7 @@ SERVING = ("ag-gemm", "ag-gemm-bias", "gemm-rs", "gemm-ar")
 FEWEST_ROWS = 256
 BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
 NOT_IN_GRAPHS = "a first call with so many rows makes a plan, which no CUDA graph can: call it once before"
-MOST_PLANS = 8  # of an operator that differs in rows alone: making one takes seconds
+MOST_PLANS = 8  # of an operator that differs in rows alone, but for rooms: making one takes seconds
 
 
 @dataclasses.dataclass
@@ -51,6 +51,12 @@ class Engine:
 
     def run(self, call, dtype, targets):
         operation = self._operation(call, call.rows, dtype)
+        if not call.fill or operation.max_rows == call.rows:
+            return self._enqueue(operation, call, targets)
+        made = self._enqueue(operation, _rooms.in_room(call, operation.max_rows, self._group.ranks), {})
+        return {name: made[name][:rows] for name, (rows, _) in call.outputs.items()}
+
+    def _enqueue(self, operation, call, targets):
         # Who calls a graph may name its sizes in any order.
         rows = operation.max_rows if operation.rows == "fixed" else call.rows
         made = {name: _room(targets.get(name), shape, call.type_of(name), call.device)
@@ -102,15 +108,20 @@ class Engine:
         if isinstance(known, str):
             raise NotServed(known)
         if is_captured:
-            _require_capturable(known, rows)
+            _require_capturable(known, rows if known.rows == "bucket" else known.max_rows)
         return known
 
     def _known(self, call, room, dtype, kind, is_captured):
-        """The Operation for so many rows, or why there is none; one is made where it has not been tried."""
+        """The Operation for so many rows, or for more where rows can be added; or why there is none. One is made where
+        it has not been tried.
+        """
         key = (call.graph, call.sizes[1:], dtype, kind)
         by_rows = self._operations.setdefault(key, {})
+        is_full = kind == "fixed" and len(by_rows) >= MOST_PLANS
+        if call.fill and room not in by_rows and (is_full or is_captured):
+            room, is_full = _rooms.room_of(room, self._group.ranks), False
         if room not in by_rows:
-            if kind == "fixed" and len(by_rows) >= MOST_PLANS:
+            if is_full:
                 return f"there are plans for {MOST_PLANS} numbers of rows, and each takes seconds to make"
             if is_captured:
                 return NOT_IN_GRAPHS

@@ -1,0 +1,59 @@
+"""Operations as calls on GPU tensors make them, executed by the emulator on CPU tensors of ranks that are threads."""
+
+import contextlib
+import dataclasses
+from unittest import mock
+
+import torch
+
+from stretto.torch import _emulator, _engine, _gpu
+
+
+class Operation:
+    """One of every rank's, for so many rows of a call like the one that it is made for."""
+
+    def __init__(self, engine, call, room, dtype, rows):
+        self._call, self._dtype, self._emulator = call, dtype, _emulator.Engine(engine._group)
+        self.graph, self.rows, self.max_rows, self.prepared = call.graph_name, rows, room, []
+        self.runs = []  # the addresses of each run's tensors
+        self.last = {}  # tensors of the last run
+
+    def prepare(self, num_rows):
+        self.prepared.append(num_rows)
+
+    def runs_per_graph(self, num_rows):
+        return 1
+
+    def run(self, tensors, num_rows, stream):
+        call, (name, _) = self._call, self._call.sizes[0]
+        of_run = dataclasses.replace(call, sizes=((name, num_rows), *call.sizes[1:]),
+                                     inputs={one: tensors[one] for one in call.inputs},
+                                     outputs={one: tuple(tensors[one].shape) for one in call.outputs})
+        for one, made in self._emulator.run(of_run, self._dtype, {}).items():
+            tensors[one].copy_(made)
+        self.last = dict(tensors)
+        self.runs.append({one: tensor.data_ptr() for one, tensor in tensors.items()})
+
+    def error(self):
+        return ""
+
+    def finish(self):
+        pass
+
+
+@contextlib.contextmanager
+def operations():
+    """In the block CPU tensors are served as GPU tensors are. Gives the operations that are made, of each rank, and a
+    stand-in for the stream: `is_capturing` may be set.
+    """
+    made, stream = {}, mock.Mock(is_capturing=False)
+
+    def make(engine, call, room, dtype, rows):
+        made.setdefault(engine._group.rank, []).append(Operation(engine, call, room, dtype, rows))
+        return made[engine._group.rank][-1]
+
+    with mock.patch.object(_gpu.Engine, "_make", make), \
+            mock.patch.dict(_engine.ENGINES, {"cpu": _gpu.Engine}), \
+            mock.patch.object(torch.cuda, "current_stream", lambda device: stream), \
+            mock.patch.object(torch.cuda, "is_current_stream_capturing", lambda: stream.is_capturing):
+        yield made, stream
