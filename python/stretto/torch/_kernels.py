@@ -127,11 +127,12 @@ def mlp(x, ups, up_biases, down, activation, group_name, sequence_parallel=False
     return put(target, many.unflat(y, x.shape[many.dim]) if sequence_parallel else y.reshape(x.shape))
 
 
-def _pays(x, columns, ranks):
-    """Whether a sum that Stretto hides takes longer than to turn the weight, which Stretto reads row by row: rows go
-    over links, the weight twice through a GPU's memory, which is some ten times as fast.
+def pays(x, rows, columns, ranks):
+    """Whether what travels of so many rows of all ranks takes longer than to turn a weight, which Stretto reads row by
+    row: rows go over links, the weight twice through a GPU's memory, which is some ten times as fast. `columns` are
+    those of the weight's two sizes by which rows do not travel.
     """
-    return not x.is_cuda or x.numel() // x.shape[-1] * (ranks - 1) * 8 >= columns * ranks
+    return not x.is_cuda or rows * (ranks - 1) * 8 >= columns * ranks
 
 
 TURNED = "to turn the weight would take longer than the sum"
@@ -139,7 +140,7 @@ TURNED = "to turn the weight would take longer than the sum"
 
 def _back(op, x, weights, group, by_stretto, collective):
     """The sum over ranks of x [..., N] times weights [N, K] below one another, each rank's part of N."""
-    if group.ranks > 1 and _pays(x, x.shape[-1], group.ranks):
+    if group.ranks > 1 and pays(x, x.shape[:-1].numel(), x.shape[-1], group.ranks):
         return by_stretto(joined(weights).t().contiguous())
     y = x @ joined(weights)
     if group.ranks == 1:

@@ -23,11 +23,20 @@ _restored: Set[str] = set()  # what torch.library noted of PyTorch's own kernels
 _is_gathered_returned = True
 
 
-def _weight(b):
-    """[N, K] of an operand B [K, N] that is the transpose of a row-major weight, as linear.weight.t() is."""
-    if b.dim() != 2 or not b.t().is_contiguous():
-        raise NotServed("B is no transpose of a row-major weight: weight.t() is")
-    return b.t()
+def _is_turned(b):
+    return b.dim() == 2 and not b.t().is_contiguous()
+
+
+def _weights(bs, x, rows, columns, ranks):
+    """[N, K] of operands B [K, N]. As linear.weight.t() is, it is the transpose of a row-major weight; as the gradient
+    of x has it, it is the weight itself: turned, a copy at every call, where what travels takes longer.
+    """
+    if any(b.dim() != 2 for b in bs):
+        raise NotServed("B is no matrix")
+    if any(map(_is_turned, bs)) and not _kernels.pays(x, rows, columns, ranks):
+        raise NotServed("B is no transpose of a row-major weight, as weight.t() is, and to turn it would take longer "
+                        "than what travels")
+    return [b.t().contiguous() for b in bs]
 
 
 def _rows(tensor, dim):
@@ -37,7 +46,7 @@ def _rows(tensor, dim):
     return dim
 
 
-def _by_stretto(op, group, serve, fall_back):
+def _by_stretto(op, group, bs, serve, fall_back):
     try:
         made = serve()
     except NotServed as reason:
@@ -45,7 +54,7 @@ def _by_stretto(op, group, serve, fall_back):
             raise ValueError(f"symm_mem.{op} is not served for group {group.name!r}: {reason}") from None
         count_fallback(f"symm_mem.{op}", str(reason))
         return fall_back()
-    count_served(f"symm_mem.{op}")
+    count_served(f"symm_mem.{op}{', B turned' if any(map(_is_turned, bs)) else ''}")
     return made
 
 
@@ -55,7 +64,8 @@ def _all_gather_matmul(A, Bs, gather_dim, group_name, *, return_A=True):
     def serve():
         if return_A and _is_gathered_returned:
             raise NotServed("return_A=True asks for the gathered rows")
-        dim, weights = _rows(A, gather_dim), [_weight(b) for b in Bs]
+        dim, turned = _rows(A, gather_dim), sum(b.shape[-1] for b in Bs if _is_turned(b))
+        weights = _weights(Bs, A, A.shape[:-1].numel() * group.ranks, turned, group.ranks)
         y, _ = _kernels.all_gather_matmul(A, weights, [], group_name, dim, falls_back=False)
         # Results of an operator share no memory.
         parts = [y] if len(Bs) == 1 else [part.contiguous() for part in
@@ -69,14 +79,15 @@ def _all_gather_matmul(A, Bs, gather_dim, group_name, *, return_A=True):
         more = {} if return_A else {"return_A": False}  # older releases have no such argument
         return own(A, Bs, gather_dim, group_name, **more)
 
-    return _by_stretto("fused_all_gather_matmul", group, serve, fall_back)
+    return _by_stretto("fused_all_gather_matmul", group, Bs, serve, fall_back)
 
 
 def _matmul_reduce_scatter(A, B, reduce_op, scatter_dim, group_name):
     group = find(group_name)
 
     def serve():
-        dim, weight = _rows(A, scatter_dim), _weight(B)
+        dim = _rows(A, scatter_dim)
+        weight, = _weights([B], A, A.shape[:-1].numel(), A.shape[-1], group.ranks)
         if reduce_op not in ("sum", "avg"):
             raise NotServed(f"reduce_op is {reduce_op!r}")
         y = _kernels.matmul_reduce_scatter(A, weight, None, group_name, dim, falls_back=False)
@@ -88,7 +99,7 @@ def _matmul_reduce_scatter(A, B, reduce_op, scatter_dim, group_name):
                symmetric._fused_matmul_reduce_scatter_fallback)
         return own(A, B, reduce_op, scatter_dim, group_name)
 
-    return _by_stretto("fused_matmul_reduce_scatter", group, serve, fall_back)
+    return _by_stretto("fused_matmul_reduce_scatter", group, [B], serve, fall_back)
 
 
 def enable_symm_mem(*, return_gathered: bool = True) -> None:
@@ -97,9 +108,10 @@ def enable_symm_mem(*, return_gathered: bool = True) -> None:
     return_gathered  False: answer None for the gathered rows, whatever return_A says. For callers that do
                      not use them and do not say so; else calls with return_A=True stay PyTorch's
 
-    What is not served goes to PyTorch's implementation, and stands in report() with its reason. For the
-    whole process, until disable_symm_mem(). Twice is as good as once. Raises RuntimeError where this
-    PyTorch has no such operators.
+    A weight that is no transpose of a row-major one, as in the gradient of x, is turned where that pays; such calls
+    stand in report() as "NAME, B turned". What is not served goes to PyTorch's implementation, and stands in report()
+    with its reason. For the whole process, until disable_symm_mem(). Twice is as good as once. Raises RuntimeError where
+    this PyTorch has no such operators.
     """
     global _is_gathered_returned
     _is_gathered_returned = return_gathered

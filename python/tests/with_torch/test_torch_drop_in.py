@@ -8,6 +8,7 @@ from ranks import Numbers, normal
 import torch
 
 import stretto.torch as st
+from stretto.torch import _kernels
 
 try:
     import torch.distributed._symmetric_memory as symmetric
@@ -75,6 +76,49 @@ class DropIn(Numbers):
         st.disable_symm_mem()
         self.assertEqual(call(f"symm_mem::{NAMES[1]}"), before)
         self.assertIn(f"symm_mem/{NAMES[1]}/CPU", torch.library._impls)
+
+    def test_a_weight_as_it_lies_is_turned(self):
+        """As the gradient of x takes it: rows [..., N] by a weight [N, K]."""
+        x, w, v = normal(1, 4, N), normal(2, N, K), normal(3, N, K + 4)
+        scatter, gather = (f"symm_mem.{name}, B turned" for name in reversed(NAMES))
+
+        def program(group):
+            return (torch.ops.symm_mem.fused_matmul_reduce_scatter(x, w, "sum", 0, group.name),
+                    torch.ops.symm_mem.fused_all_gather_matmul(x, [w, v], 0, group.name, return_A=False)[1],
+                    torch.ops.symm_mem.fused_all_gather_matmul(x, [w.t().contiguous().t(), v], 0, group.name,
+                                                               return_A=False)[1])
+
+        st.enable_symm_mem()
+        for rank, (own, *gathered) in enumerate(st.run_threads(program, RANKS, timeout_s=60, fallback=False)):
+            self.assert_close(own, RANKS * (x.double() @ w.double())[2 * rank:][:2])
+            for parts in gathered:
+                for part, weight in zip(parts, (w, v)):
+                    self.assert_close(part, (x.double() @ weight.double()).repeat(RANKS, 1))
+        self.assertEqual({op: count for op, count in st.report().served.items() if op.startswith("symm_mem")},
+                         {scatter: RANKS, gather: 2 * RANKS})
+
+    def test_a_weight_that_does_not_pay_is_not_turned(self):
+        x, w = normal(1, 4, N), normal(2, N, K)
+        st.enable_symm_mem()
+        with mock.patch.object(_kernels, "pays", lambda *given: False), mock.patch.object(
+                symmetric, "_fused_matmul_reduce_scatter_fallback", lambda *given: x[:1]):
+            st.run_threads(lambda group: torch.ops.symm_mem.fused_matmul_reduce_scatter(
+                x, w, "sum", 0, group.name), RANKS, timeout_s=60)
+            self.scatter(normal(1, 4, K), normal(2, N, K))  # this one lies as it should
+        self.assertEqual({op: count for op, count in st.report().served.items() if op.startswith("symm_mem")},
+                         {f"symm_mem.{NAMES[1]}": RANKS})
+        ((_, reason), count), = st.report().fallbacks.items()
+        self.assertEqual(count, RANKS)
+        self.assertIn("to turn it would take longer than what travels", reason)
+
+    def test_when_it_pays(self):
+        """Rows that travel, beside the size of the weight by which they do not."""
+        class OnGpu:
+            is_cuda = True
+
+        self.assertTrue(_kernels.pays(OnGpu, 8192, 4096, 8))
+        self.assertFalse(_kernels.pays(OnGpu, 64, 4096, 8))
+        self.assertFalse(_kernels.pays(OnGpu, 8192, 4096, 1))  # nothing travels
 
     def test_what_pytorch_does_is_not_counted_as_served(self):
         x, w = normal(1, 4, K, dtype=torch.float64), normal(2, N, K, dtype=torch.float64)
