@@ -127,6 +127,15 @@ def _autocast(op, device_type, kept):
     return kernel
 
 
+def _cast_under_autocast(name, overload):
+    """What is written is the caller's, and stays as it is."""
+    packet, _, which = overload.partition(".")
+    op = getattr(getattr(torch.ops.stretto, packet), which or "default")
+    for device_type in ("cpu", "cuda"):
+        key = "AutocastCPU" if device_type == "cpu" else "AutocastCUDA"
+        _library.impl(overload, _autocast(op, device_type, KEPT.get(name, ())), key)
+
+
 def _define():
     for name, schema in SCHEMAS.items():
         _library.define(name + schema)
@@ -137,14 +146,12 @@ def _define():
         if gradient:
             torch.library.register_autograd(f"stretto::{name}", gradient.backward,
                                             setup_context=gradient.keep, lib=_library)
-            op = getattr(torch.ops.stretto, name).default
-            for device_type in ("cpu", "cuda"):
-                key = "AutocastCPU" if device_type == "cpu" else "AutocastCUDA"
-                _library.impl(name, _autocast(op, device_type, KEPT.get(name, ())), key)
+            _cast_under_autocast(name, name)
     for name, schema in OUT_SCHEMAS.items():
         _library.define(f"{name}.out{schema}")
         _library.impl(f"{name}.out", _writer(getattr(_homes(name)[0], name)), "CompositeExplicitAutograd")
         torch.library.register_fake(f"stretto::{name}.out", lambda *arguments, **named: None, lib=_library)
+        _cast_under_autocast(name, f"{name}.out")
 
 
 def _writer(kernel):
