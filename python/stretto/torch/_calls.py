@@ -100,6 +100,15 @@ DTYPES = {torch.int32: "i32", torch.int64: "i64"}
 ENDINGS = {torch.int32: "", torch.int64: "-i64"}  # of the names of graphs that ship, by their ids
 
 
+def as_ids(numbers):
+    """Whole numbers in a type that graphs take, which has all of them: what is beyond its positive ones is below 0, and
+    so no expert and no row either.
+    """
+    if numbers.dtype in DTYPES:
+        return numbers
+    return numbers.to(torch.int64 if numbers.dtype in (torch.uint32, torch.uint64) else torch.int32)
+
+
 def gather_matmul(rows, a, b, bias, ranks) -> Call:
     """a [rows/R, k], b [n/R, k], bias [n/R] or None -> out [rows, n/R]."""
     n, k = b.shape

@@ -6,6 +6,10 @@ def require(condition, op, what):
         raise ValueError(f"{op}: {what}")
 
 
+def are_whole(numbers):
+    return not numbers.is_floating_point() and not numbers.is_complex()
+
+
 def shape_text(tensor):
     return f"[{', '.join(str(size) for size in tensor.shape)}]"
 

@@ -100,7 +100,7 @@ def tables_of(op, ids, tables, mode, num_tables, rank, ranks):
     _checks.require(tables.dim() == 3 and tables.is_floating_point() and 0 not in tables.shape[1:], op,
                     f"tables is {tables.dtype} {_checks.shape_text(tables)}; floats [tables, rows, columns] were "
                     "expected, one row and column at least")
-    _checks.require(not ids.is_floating_point() and ids.dim() == 3 and ids.shape[1] == tables.shape[0], op,
+    _checks.require(_checks.are_whole(ids) and ids.dim() == 3 and ids.shape[1] == tables.shape[0], op,
                     f"ids is {ids.dtype} {_checks.shape_text(ids)}; whole numbers [bags, {tables.shape[0]}, pool] go "
                     f"with tables {_checks.shape_text(tables)}")
     _checks.require(ids.device == tables.device, op, f"ids is on {ids.device} and tables on {tables.device}")
@@ -142,7 +142,7 @@ def embedding_all_to_all(ids, tables, group_name, mode="sum", num_tables=None, o
     target = target_of(op, out, shape, tables, ids=ids)
     if bags == 0 or pool == 0:
         return put(target, tables.new_zeros(shape))
-    numbers = (ids if ids.dtype is torch.int64 else ids.to(torch.int32)).flatten(1).contiguous()
+    numbers = _calls.as_ids(ids).flatten(1).contiguous()
     w = tables.contiguous()
 
     def by_torch():

@@ -27,7 +27,7 @@ def check_experts(op, x, gate, up, down):
 
 def check(x, ids, weights, gate, up, down, op="moe"):
     check_experts(op, x, gate, up, down)
-    _checks.require(not ids.is_floating_point() and ids.dim() == x.dim() and ids.shape[:-1] == x.shape[:-1], op,
+    _checks.require(_checks.are_whole(ids) and ids.dim() == x.dim() and ids.shape[:-1] == x.shape[:-1], op,
                     f"ids is {ids.dtype} {_checks.shape_text(ids)}; whole numbers [..., k] go with x "
                     f"{_checks.shape_text(x)}")
     _checks.require(weights.is_floating_point() and weights.shape == ids.shape, op,
@@ -61,11 +61,9 @@ def by_torch(x, ids, weights, gate, up, down, first):
 
 
 def _matrices(x, ids, weights):
-    if ids.dtype is not torch.int64:
-        ids = ids.to(torch.int32)
     if weights.dtype not in (x.dtype, torch.float32):
         weights = weights.to(torch.promote_types(x.dtype, torch.float32))
-    return [one.flatten(0, -2).contiguous() for one in (x, ids, weights)]
+    return [one.flatten(0, -2).contiguous() for one in (x, _calls.as_ids(ids), weights)]
 
 
 def _everyone(group, many, *tensors):

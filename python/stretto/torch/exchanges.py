@@ -7,7 +7,7 @@ from typing import Optional
 
 import torch
 
-from . import _again
+from . import _again, _calls, _checks
 from .functional import _refuse_gradients, _refuse_tangents
 from .groups import GroupLike, seat
 
@@ -80,8 +80,8 @@ def embedding_all_to_all(ids: torch.Tensor, tables: torch.Tensor, group: GroupLi
     Returns [own bags, num_tables, D]: rank r has the r-th block of ceil(bags / R) bags. Added up in fp32 in the order
     of ids, rounded once. The gradient of tables is dense, and PyTorch's. Collective; raises as all_gather_matmul().
     """
-    if ids.dtype not in (torch.int32, torch.int64) and not ids.is_floating_point():
-        ids = ids.to(torch.int32)
+    if _checks.are_whole(ids):  # else the operator says what is wrong
+        ids = _calls.as_ids(ids)
     more = mode, num_tables, tables.shape[1:]  # which gradients are made of
     return _called("embedding_all_to_all", group, more, True, (ids, tables), out,
                    ids, tables, seat(group), mode, num_tables)

@@ -168,6 +168,22 @@ class LookUps(Numbers):
                 self.assertEqual(tables.grad.float().sum(-1).tolist(), [[0, 8, 4, 0, 0, 0, 0, 0, 4]])
             run(1, call, fallback=dtype is torch.float64)
 
+    def test_numbers_of_other_types(self):
+        """Of which none is cut off."""
+        tables, right = normal(1, 1, self.S, self.D), [1, 0, 0, 0, 0, 0, 0, 0, 0]
+        for kind, many in ((torch.uint64, [1, (1 << 32) + 1, (1 << 63) + 2]), (torch.uint32, [1, (1 << 32) - 1, 1 << 31]),
+                           (torch.uint8, [1, 255, 9]), (torch.int16, [1, -1, 9])):
+            ids = torch.tensor([[many]], dtype=kind)
+
+            def call(group):
+                own = tables.clone().requires_grad_()
+                y = st.embedding_all_to_all(ids, own, group)
+                self.assertTrue(torch.equal(y[0, 0], tables[0, 1]))
+                y.sum().backward()
+                self.assertEqual(own.grad[0, :, 0].tolist(), [0, *right[:-1]])
+            with self.subTest(kind=kind):
+                run(1, call)
+
     def test_no_bags_and_no_indices(self):
         def call(group):
             tables = normal(1, 2, self.S, self.D)
@@ -189,6 +205,7 @@ class LookUps(Numbers):
         ids, tables = self.numbers(6, 2), normal(1, 2, self.S, self.D)
         for given, more, message in (
                 ((ids.float(), tables), {}, r"ids is torch.float32 .*whole numbers \[bags, 2, pool\] go with"),
+                ((ids.to(torch.complex64), tables), {}, "ids is torch.complex64 .*whole numbers"),
                 ((ids[:, :1], tables), {}, r"ids is torch.int32 \[6, 1, 3\]; whole numbers \[bags, 2, pool\] go"),
                 ((ids, tables[0]), {}, r"tables is torch.bfloat16 \[9, 8\]; floats \[tables, rows, columns\]"),
                 ((ids, tables[:, :0]), {}, r"tables is torch.bfloat16 \[2, 0, 8\]; floats .* one row and column at"),

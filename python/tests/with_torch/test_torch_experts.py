@@ -122,6 +122,15 @@ class Experts(Numbers):
             self.assertEqual(st.report().served, {"moe": 2})
             self.assert_close(torch.cat(found), right)
 
+    def test_ids_without_a_sign_are_not_cut_off(self):
+        for kind, beyond in ((torch.uint64, (2**32 + 1, 2**63 + 2)), (torch.uint32, (2**32 - 1, 2**31))):
+            x, ids, *rest = self.tensors()
+            ids[0], ids[5, 1] = torch.tensor(beyond[:1]), beyond[1] if beyond[1] < 2**63 else -(2**63)
+            right = self.right(*(one.double() if one.is_floating_point() else one for one in (x, ids, *rest)))
+            with self.subTest(kind=kind):
+                found, = run(1, lambda g: st.moe(x, ids.to(kind), *rest, g))
+                self.assert_close(found, right)
+
     def test_results_are_written_where_the_caller_says(self):
         def call(group):
             mine = self.part(self.tensors(), group.rank, 2, True)
@@ -198,6 +207,7 @@ class Experts(Numbers):
         x, ids, weights, gate, up, down = self.tensors()
         for given, message in (
                 ((x, ids.float(), weights, gate, up, down), "ids is torch.float32"),
+                ((x, ids.to(torch.complex64), weights, gate, up, down), "ids is torch.complex64"),
                 ((x, ids[:3], weights, gate, up, down), r"whole numbers \[..., k\] go with x \[12, 16\]"),
                 ((x, ids, weights[:, :1], gate, up, down), r"weights is torch.float32 \[12, 1\]"),
                 ((x, ids, weights, gate[0], up, down), r"\[experts, F, 16\] goes with x"),
