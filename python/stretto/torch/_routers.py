@@ -59,17 +59,24 @@ def scores_of(x, router):
 
 
 def choose(scores, bias, rule):
-    """Ids [t, k] by PyTorch: best first, the lower one of equals; -2 where a score is no number."""
+    """Ids [t, k] by PyTorch: best first, the lower one of equals; -2 where a score is no number. A bias of -inf leaves
+    an expert behind all others of the groups that are left.
+    """
     keys = scores if bias is None else scores.sigmoid() + bias.to(scores.dtype)
     has_nan = keys.isnan().any(-1, keepdim=True)
     if rule.best < rule.groups:
         parts = keys.unflatten(-1, (rule.groups, -1))
-        of_group = 1 if bias is None else min(2, parts.shape[-1])
-        order = parts.topk(of_group, -1).values.sum(-1).sort(stable=True, dim=-1, descending=True).indices
-        is_left = torch.zeros_like(order, dtype=torch.bool).scatter(-1, order[:, :rule.best], True)
-        keys = parts.masked_fill(~is_left.unsqueeze(-1), float("-inf")).flatten(1)
-    ids = keys.sort(stable=True, dim=-1, descending=True).indices[:, :rule.k]
-    return ids.masked_fill(has_nan, -2).int()
+        best = parts.topk(1 if bias is None else min(2, parts.shape[-1]), -1).values
+        sums = best.sum(-1)
+        sums = torch.where(sums.isnan(), best[..., 0], sums)  # infinities of both signs have no sum
+        is_left = torch.zeros_like(sums, dtype=torch.bool).scatter(-1, _best_first(sums)[:, :rule.best], True)
+        keys = parts.masked_fill(~is_left.unsqueeze(-1), float("nan")).flatten(1)
+    return _best_first(keys)[:, :rule.k].masked_fill(has_nan, -2).int()
+
+
+def _best_first(keys):
+    """Numbers by their keys, the lower one of equals first; behind -inf what has NaN, which PyTorch sorts to the end."""
+    return keys.neg().sort(stable=True, dim=-1).indices
 
 
 def weigh(scores, ids, rule):

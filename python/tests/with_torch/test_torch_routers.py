@@ -146,6 +146,20 @@ class Routers(Numbers):
                 for one in found:
                     self.assert_close(one[4], wide[1].grad, dtype)
 
+    def test_infinite_biases(self):
+        """What shuts an expert out leaves it behind the others of its group, by the plan and by PyTorch."""
+        inf = float("inf")
+        for bias, ids in (([0] * 9 + [90, -inf, 80], [9, 11, 10]), ([-inf] * 12, [0, 1, 2]),
+                          # A sum of both infinities is as good as the better one.
+                          ([0, 0, 0, -inf, inf, 0, -inf, inf, -inf, 0, 0, 0], [4, 5, 3]),
+                          ([-inf, -inf, inf, 0, 0, inf, inf, inf, -inf, 0, 0, 0], [2, 0, 1])):
+            more = {"scores": "sigmoid", "bias": torch.tensor(bias), "groups": 4, "best": 1}
+            for dtype in (torch.bfloat16, torch.float64):
+                tensors = [one.to(dtype) for one in given()]
+                with self.subTest(bias=bias, dtype=dtype):
+                    (_, found, _), = run(1, lambda g: st.moe_with_router(*tensors, K, g, **more), dtype is torch.float64)
+                    self.assertEqual(set(map(tuple, found.tolist())), {tuple(ids)})
+
     def test_of_equal_scores_the_lower_expert_is_first(self):
         for dtype, more in itertools.product((torch.bfloat16, torch.float64), (
                 {}, {"scores": "sigmoid", "bias": torch.zeros(EXPERTS), "groups": 4, "best": 3})):
