@@ -178,23 +178,52 @@ def back_moe_with_router(ctx, dy, _, dweights):
     return *found, *[None] * 10
 
 
-class Gradient:
-    """What the dispatcher is told of an operator: what to keep of a call, and its gradients."""
+class _Last(torch.autograd.Function):
+    """A gradient that has none."""
 
-    def __init__(self, keep, back):
-        self.keep, self._back = keep, back
+    @staticmethod
+    def forward(ctx, op, gradient):
+        ctx.op = op
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx, _):
+        raise RuntimeError(f"{ctx.op}: its gradients have no gradients: take them without create_graph=True")
+
+
+def _last(op, found):
+    if isinstance(found, (list, tuple)):
+        return [_last(op, one) for one in found]
+    return None if found is None else _Last.apply(op, found.detach().requires_grad_())
+
+
+class Gradient:
+    """What the dispatcher is told of an operator: what to keep of a call, and its gradients.
+
+    is_of_products  they are made of PyTorch's products alone, and so have gradients. Of others PyTorch would leave out
+                    what ranks exchange
+    """
+
+    def __init__(self, keep, back, is_of_products=False):
+        self.keep, self._back, self._is_of_products = keep, back, is_of_products
+        self._op = back.__name__.removeprefix("back_")
 
     def backward(self, ctx, *gradients):
         # Arguments that are as the schema has them by default are not passed, and have no gradients.
-        return self._back(ctx, *gradients)[:len(ctx.needs_input_grad)]
+        count = len(ctx.needs_input_grad)
+        if self._is_of_products or not torch.is_grad_enabled():
+            return self._back(ctx, *gradients)[:count]
+        with torch.no_grad():
+            found = self._back(ctx, *gradients)[:count]
+        return tuple(_last(self._op, found))
 
 
 GRADIENTS = {
     "all_gather_matmul": Gradient(keep_all_gather_matmul, back_all_gather_matmul),
     "matmul_reduce_scatter": Gradient(keep_matmul_reduce_scatter, back_matmul_reduce_scatter),
-    "matmul_all_reduce": Gradient(keep_matmul_all_reduce, back_matmul_all_reduce),
+    "matmul_all_reduce": Gradient(keep_matmul_all_reduce, back_matmul_all_reduce, is_of_products=True),
     "column_matmul": Gradient(keep_column_matmul, back_column_matmul),
-    "matmul_all_reduce_add_rms_norm": Gradient(keep_norm, back_norm),
+    "matmul_all_reduce_add_rms_norm": Gradient(keep_norm, back_norm, is_of_products=True),
     "mlp": Gradient(keep_mlp, back_mlp),
     "moe": Gradient(keep_moe, back_moe),
     "moe_with_router": Gradient(keep_moe_with_router, back_moe_with_router),

@@ -159,5 +159,43 @@ class TrainingStep(Numbers):
         self.assertGreaterEqual(st.report().served["matmul_reduce_scatter"], 2 * ranks)
 
 
+class OfGradients(Numbers):
+    def test_those_with_exchanges_have_none(self):
+        """Which PyTorch would leave out, and go on."""
+        x, w, square = (normal(i, *shape, dtype=torch.float32) for i, shape in enumerate(((4, 8), (6, 8), (8, 8))))
+        experts = [normal(i, 2, 8, 8, dtype=torch.float32) for i in range(3)]
+        ids, weights = torch.tensor([[0], [1], [1], [0]]), torch.ones(4, 1)
+        tables = normal(4, 1, 2, 8, dtype=torch.float32)
+        for op, start, function in (
+                ("all_gather_matmul", x, lambda g, x: st.all_gather_matmul(x, [w, w], group=g)[1]),
+                ("matmul_reduce_scatter", w, lambda g, w: st.matmul_reduce_scatter(x, w, group=g)),
+                ("column_matmul", x, lambda g, x: st.column_matmul(x, w, group=g)),
+                ("mlp", x, lambda g, x: st.mlp(x, [square, square], square, g)),
+                ("matmul_all_to_all", square, lambda g, w: st.matmul_all_to_all(x, w, group=g)),
+                ("all_to_all_matmul", x, lambda g, x: st.all_to_all_matmul(x, normal(5, 6, 16).float(), group=g)),
+                ("embedding_all_to_all", tables, lambda g, t: st.embedding_all_to_all(ids[:, None], t, g)),
+                ("moe", x, lambda g, x: st.moe(x, ids, weights, *experts, g)),
+                ("moe_with_router", x, lambda g, x: st.moe_with_router(x, square[:2], *experts, 1, g)[0])):
+            def call(group):
+                leaf = start.clone().requires_grad_()
+                first, = torch.autograd.grad(function(group, leaf).square().sum(), leaf, create_graph=True)
+                plain, = torch.autograd.grad(function(group, leaf).square().sum(), leaf)
+                self.assertTrue(torch.equal(first, plain))
+                first.square().sum().backward()
+            with self.subTest(op=op), self.assertRaisesRegex(
+                    RuntimeError, f"^{op}: its gradients have no gradients: take them without create_graph=True"):
+                run(2, call)
+
+    def test_those_of_products_alone_have_some(self):
+        x, w, residual, scale = (normal(i, *shape, dtype=torch.float64).requires_grad_()
+                                 for i, shape in enumerate(((2, 3), (4, 3), (2, 4), (4,))))
+        with st.Threads(1, timeout_s=60) as threads:
+            name = threads.groups[0].name
+            self.assertTrue(torch.autograd.gradgradcheck(
+                lambda *both: st.matmul_all_reduce(*both, group=name), (x, w, scale)))
+            self.assertTrue(torch.autograd.gradgradcheck(lambda *given: st.matmul_all_reduce_add_rms_norm(
+                *given, 1e-5, name), (x, w, residual, scale)))
+
+
 if __name__ == "__main__":
     unittest.main()
