@@ -1,5 +1,6 @@
 """Graphs as functions: whatever operator Stretto plans, of the caller's own too."""
 
+import operator
 from typing import Any, Dict, Mapping, Optional
 
 import torch
@@ -34,7 +35,10 @@ def run_graph(graph: Any, tensors: Mapping[str, torch.Tensor], group: GroupLike 
     if torch.is_grad_enabled() and any(one.requires_grad for one in tensors.values()):
         raise ValueError(f"{op}: graphs have no gradients: call it under torch.no_grad()")
     _refuse_tangents(op, tensors.values())
-    text, words = _said(graph, tuple((sizes or {}).items()), tuple(more_sizes.items()))
+    known, more = tuple((sizes or {}).items()), tuple(more_sizes.items())
+    if torch.compiler.is_compiling():  # which may have symbols for sizes: each has a plan of its own
+        known, more = (tuple([(one, operator.index(size)) for one, size in given]) for given in (known, more))
+    text, words = _said(graph, known, more)
     names, outputs = _graphs.names_of(text, words, ranks_of(name))
     unlike = sorted(set(names) ^ set(tensors))
     if unlike:

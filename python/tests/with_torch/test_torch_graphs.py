@@ -149,6 +149,15 @@ class Graphs(Numbers):
             compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
             self.assertTrue(torch.equal(compiled(*part), function(*part)))
 
+            def of_any(tokens):
+                tensors = dict(zip(("tokens", "first", "second", "scale"), (tokens, *part[1:])))
+                return st.run_graph(OWN, tensors, name, sizes={"h": H, "f": WIDTH}, m=tokens.shape[0])["normed"] * 2
+            for dynamic in (None, True):
+                torch._dynamo.reset()
+                compiled = torch.compile(of_any, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+                for tokens in (part[0], part[0][:6], part[0][:9]):
+                    self.assertTrue(torch.equal(compiled(tokens), of_any(tokens)))
+
 
 if __name__ == "__main__":
     unittest.main()
