@@ -234,6 +234,21 @@ class Calls(unittest.TestCase):
             with self.assertRaisesRegex(NotServed, "call it once before"):
                 engine.run(self.call(), "bf16", {})
 
+    def test_captures_of_graphs_whose_rows_are_not_named_first(self):
+        """Are asked for by the rows that the operation has."""
+        engine, x = self.engine(), torch.zeros(4, 8).bfloat16()
+        call = _calls.Call("run_graph", "gemm-a2a", (("k", 8), ("n", 16), ("m", 4)), {"a": x, "b": x}, {"out": (4, 16)})
+
+        def runs_per_graph(operation, rows):
+            if rows != 4:
+                raise ValueError(f"no plan serves {rows} rows yet")
+            return 1
+        with mock.patch.object(Operation, "runs_per_graph", runs_per_graph):
+            for self.is_capturing in (False, True):
+                made = engine.run(call, "bf16", {})
+                Operation.made[0].max_rows = 4  # as the library says it
+            self.assertEqual((tuple(made["out"].shape), Operation.made[0].runs[1][1]), ((4, 16), 4))
+
     def test_tensors_are_aligned_and_targets_written(self):
         engine = self.engine()
         a = torch.arange(33, dtype=torch.bfloat16)[1:].view(4, 8)
