@@ -1,5 +1,7 @@
 """What operators ask of their tensors, in one line each. Strides are free: gaps are copied away."""
 
+import torch
+
 
 def require(condition, op, what):
     if not condition:
@@ -41,27 +43,34 @@ def weights(op, x, columns, many, biases, name="weight"):
                 f"{label} {shape_text(weight)}")
 
 
-def output(op, out, shape, x, dtype=None):
-    """An `out` that the caller gives, of x's type or `dtype`. It must not share memory with an input: ranks read those
-    meanwhile.
-    """
+def outputs(op, out, *results):
+    """What the caller gives as `out` of an operator with these results: a tensor for each; None: nothing is given."""
+    if out is None:
+        return None
+    given = ["a tensor"] if isinstance(out, torch.Tensor) else list(out)
+    require(len(given) == len(results), op,
+            f"out is {given[0] if isinstance(out, torch.Tensor) else len(given)}; a tuple of {len(results)} tensors "
+            f"was expected, for {', '.join(results[:-1])} and {results[-1]}")
+    return tuple(given)
+
+
+def output(op, name, out, shape, dtype, device):
+    """An `out` that the caller gives."""
     require(tuple(out.shape) == tuple(shape), op,
-            f"out is {shape_text(out)}; [{', '.join(map(str, shape))}] is what comes")
-    if dtype is None:
-        matching(op, x, out=out)
-    else:
-        require(out.dtype == dtype and out.device == x.device, op,
-                f"out is {out.dtype} on {out.device}; {dtype} on {x.device} is what comes")
-    require(out.is_contiguous(), op, "out has gaps or another order than row-major: give a contiguous one")
+            f"{name} is {shape_text(out)}; [{', '.join(map(str, shape))}] is what comes")
+    require(out.dtype == dtype and out.device == device, op,
+            f"{name} is {out.dtype} on {out.device}; {dtype} on {device} is what comes")
+    require(out.is_contiguous(), op, f"{name} has gaps or another order than row-major: give a contiguous one")
 
 
-def apart(op, out, **inputs):
-    for name, tensor in inputs.items():
+def apart(op, name, out, inputs):
+    """It must not share memory with an input: ranks read those meanwhile."""
+    for other, tensor in inputs.items():
         if tensor is None:
             continue
         begin, end = span(tensor)
         out_begin, out_end = span(out)
-        require(end <= out_begin or out_end <= begin, op, f"out overlaps {name}: give it memory of its own")
+        require(end <= out_begin or out_end <= begin, op, f"{name} overlaps {other}: give it memory of its own")
 
 
 def span(tensor):

@@ -66,7 +66,7 @@ def matmul_all_to_all(x, weight, bias, group_name, dim=0, rows=None, out=None):
     n = weight.shape[0]
     columns = _columns.own(n, block, group.rank)
     shape = many.shape(many.total, columns)
-    target = target_of(op, out, shape, x, weight=weight, bias=bias)
+    target = target_of(op, out, shape, x=x, weight=weight, bias=bias)
     if many.count == 0:
         return put(target, x.new_empty(shape))
     a, b = many.flat(x, many.block).contiguous(), weight.contiguous()
@@ -84,7 +84,7 @@ def all_to_all_matmul(x, weight, bias, group_name, dim=0, out=None):
     many, block = exchanged_rows(op, x, weight, bias, dim, group.rank, group.ranks)
     own, (n, k) = many.own(group.rank), weight.shape
     shape = many.shape(own, n)
-    target = target_of(op, out, shape, x, weight=weight, bias=bias)
+    target = target_of(op, out, shape, x=x, weight=weight, bias=bias)
     if many.count == 0:
         return put(target, x.new_empty(shape))
     a, b = many.flat(x, many.block * group.ranks).contiguous(), weight.contiguous()
@@ -139,7 +139,7 @@ def embedding_all_to_all(ids, tables, group_name, mode="sum", num_tables=None, o
     bags, _, pool = ids.shape
     many = Rows(ids.shape[:1] + tables.shape[2:], 0, bags, group.ranks)
     shape = (many.own(group.rank), total, tables.shape[2])
-    target = target_of(op, out, shape, tables, ids=ids)
+    target = target_of(op, out, shape, tables=tables, ids=ids)
     if bags == 0 or pool == 0:
         return put(target, tables.new_zeros(shape))
     numbers = _calls.as_ids(ids).flatten(1).contiguous()

@@ -85,7 +85,7 @@ def moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows
     group = find(group_name)
     check(x, ids, weights, gate, up, down)
     many = tokens("moe", x, rows, group.rank, group.ranks)
-    target = target_of("moe", out, x.shape, x, ids=ids, weights=weights, gate=gate, up=up, down=down)
+    target = target_of("moe", out, x.shape, x=x, ids=ids, weights=weights, gate=gate, up=up, down=down)
     if many.total == 0 or x.shape[-1] == 0:
         return put(target, x.new_empty(x.shape))
     own = _matrices(x, ids, weights)

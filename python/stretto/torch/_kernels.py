@@ -24,7 +24,7 @@ def all_gather_matmul(x, weights, biases, group_name, dim=0, rows=None, keep_gat
                     f"x has {x.shape[many.dim]} of dimension {many.dim}; of rows={many.total} rank "
                     f"{group.rank} of {group.ranks} has {own}")
     weight, bias = joined(weights), joined(biases) if biases else None
-    target = target_of("all_gather_matmul", out, many.shape(many.total, weight.shape[0]), x,
+    target = target_of("all_gather_matmul", out, many.shape(many.total, weight.shape[0]), x=x,
                      **_numbered("weight", weights), **_numbered("bias", biases))
     if many.count == 0:
         nothing = x.new_empty(many.shape(many.total, weight.shape[0]))
@@ -48,7 +48,7 @@ def matmul_reduce_scatter(x, weight, bias, group_name, dim=0, out=None, falls_ba
     group = find(group_name)
     many = _shapes.scattered_rows(x, weight, bias, dim, group.ranks)
     own = many.own(group.rank)
-    target = target_of("matmul_reduce_scatter", out, many.shape(own, weight.shape[0]), x, weight=weight,
+    target = target_of("matmul_reduce_scatter", out, many.shape(own, weight.shape[0]), x=x, weight=weight,
                      bias=bias)
     if many.count == 0:
         return put(target, x.new_empty(many.shape(own, weight.shape[0])))
@@ -68,7 +68,7 @@ def matmul_all_reduce(x, weight, bias, group_name, out=None):
     group = find(group_name)
     _shapes.whole_rows("matmul_all_reduce", x, [weight], [bias] if bias is not None else [])
     shape = (*x.shape[:-1], weight.shape[0])
-    target = target_of("matmul_all_reduce", out, shape, x, weight=weight, bias=bias)
+    target = target_of("matmul_all_reduce", out, shape, x=x, weight=weight, bias=bias)
     a = x.flatten(0, -2).contiguous()
     if a.shape[0] == 0:
         return put(target, x.new_empty(shape))
@@ -83,8 +83,8 @@ def matmul_all_reduce_add_rms_norm(x, weight, residual, norm_weight, eps, group_
     group = find(group_name)
     op, shape = "matmul_all_reduce_add_rms_norm", _shapes.normed(x, weight, residual, norm_weight, eps)
     inputs = {"x": x, "weight": weight, "residual": residual, "norm_weight": norm_weight}
-    targets = {"out": target_of(op, out, shape, **inputs),
-               "s": target_of(op, total, shape, **inputs, **{"the other out": out})}
+    targets = {"out": target_of(op, out, shape, name="out[0]", **inputs),
+               "s": target_of(op, total, shape, name="out[1]", **inputs, **{"out[0]": out})}
     a = x.flatten(0, -2).contiguous()
     if a.shape[0] == 0:
         return tuple(put(target, x.new_empty(shape)) for target in targets.values())
@@ -105,7 +105,7 @@ def matmul_all_reduce_add_rms_norm(x, weight, residual, norm_weight, eps, group_
 def mlp(x, ups, up_biases, down, activation, group_name, sequence_parallel=False, dim=0, out=None):
     group = find(group_name)
     many = _shapes.mlp_rows(x, ups, up_biases, down, activation, sequence_parallel, dim, group.ranks)
-    target = target_of("mlp", out, x.shape, x, down=down, **_numbered("up", ups), **_numbered("up_bias", up_biases))
+    target = target_of("mlp", out, x.shape, x=x, down=down, **_numbered("up", ups), **_numbered("up_bias", up_biases))
     if x.numel() == 0:
         return put(target, x.new_empty(x.shape))
     a = (many.flat(x, many.block) if sequence_parallel else x.flatten(0, -2)).contiguous()
@@ -171,7 +171,7 @@ def matmul_reduce_scatter_back(x, weights, group_name, dim=0):
 def column_matmul(x, weights, biases, group_name, out=None):
     _shapes.whole_rows("column_matmul", x, weights, biases)
     shape = *x.shape[:-1], sum(weight.shape[0] for weight in weights)
-    target = target_of("column_matmul", out, shape, x, **_numbered("weight", weights), **_numbered("bias", biases))
+    target = target_of("column_matmul", out, shape, x=x, **_numbered("weight", weights), **_numbered("bias", biases))
     return products(x, weights, biases, target)
 
 
@@ -187,13 +187,14 @@ def _numbered(name, many):
     return {name if len(many) == 1 else f"{name} {index}": one for index, one in enumerate(many)}
 
 
-def target_of(op, out, shape, x, dtype=None, **others):
-    """The caller's `out`, if it can be written with these inputs; None where there is none. It has x's type, or
-    `dtype`.
+def target_of(op, out, shape, dtype=None, name="out", **inputs):
+    """The caller's `out`, if it can be written with these inputs; None where there is none. It has the type of the
+    first of them, or `dtype`.
     """
     if out is not None:
-        _checks.output(op, out, shape, x, dtype)
-        _checks.apart(op, out, x=x, **others)
+        first = next(iter(inputs.values()))
+        _checks.output(op, name, out, shape, dtype or first.dtype, first.device)
+        _checks.apart(op, name, out, inputs)
     return out
 
 

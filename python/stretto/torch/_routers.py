@@ -75,7 +75,7 @@ def choose(scores, bias, rule):
 
 
 def _best_first(keys):
-    """Numbers by their keys, the lower one of equals first; behind -inf what has NaN, which PyTorch sorts to the end."""
+    """Numbers by their keys, the lower one of equals first. NaN is behind -inf, since PyTorch sorts it to the end."""
     return keys.neg().sort(stable=True, dim=-1).indices
 
 
@@ -108,8 +108,9 @@ def moe_with_router(x, router, gate, up, down, bias, group_name, k, scores="soft
     many = _experts.tokens(OP, x, rows, group.rank, group.ranks)
     wanted, given = results(x, rule), {"router": router, "gate": gate, "up": up, "down": down, "bias": bias}
     targets = {}
-    for (name, (shape, dtype)), one in zip(wanted.items(), (out, ids, weights)):
-        targets[name] = target_of(OP, one, shape, x, dtype, **given, **targets)
+    for number, ((name, (shape, dtype)), one) in enumerate(zip(wanted.items(), (out, ids, weights))):
+        others = {f"out[{index}]": other for index, other in enumerate(targets.values())}
+        targets[name] = target_of(OP, one, shape, dtype, f"out[{number}]", x=x, **given, **others)
     if many.total == 0 or x.shape[-1] == 0:
         return tuple(put(targets[name], x.new_empty(shape, dtype=dtype)) for name, (shape, dtype) in wanted.items())
     own = x.flatten(0, -2).contiguous()

@@ -4,7 +4,7 @@ from typing import Optional, Tuple
 
 import torch
 
-from . import _again
+from . import _again, _checks
 from .functional import _refuse_gradients, _refuse_tangents
 from .groups import GroupLike, seat
 
@@ -67,9 +67,10 @@ def moe_with_router(x: torch.Tensor, router: torch.Tensor, gate: torch.Tensor, u
     losses of their own; ids have none. Collective; raises as all_gather_matmul().
     """
     op, tensors = "moe_with_router", (x, router, gate, up, down, *([] if bias is None else [bias]))
+    out = _checks.outputs(op, out, "y", "ids", "weights")
     more, made = (k, scores, normalise, scale, groups, best, expert_parallel), None
     if rows is None:
-        made = _again.again(op, group, more, tensors, None if out is None else tuple(out))
+        made = _again.again(op, group, more, tensors, out)
     if made is None:
         _refuse_tangents(op, tensors)
         given, kernel = (x, router, gate, up, down, bias, seat(group), *more, rows), torch.ops.stretto.moe_with_router

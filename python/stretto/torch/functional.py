@@ -5,7 +5,7 @@ from typing import List, Optional, Sequence, Tuple, Union, overload
 import torch
 from torch.autograd import forward_ad
 
-from . import _again, ops  # noqa: F401  (defines torch.ops.stretto)
+from . import _again, _checks, ops  # noqa: F401  (defines torch.ops.stretto)
 from .groups import GroupLike, ranks_of, seat
 
 Weights = Union[torch.Tensor, Sequence[torch.Tensor]]
@@ -139,7 +139,8 @@ def matmul_all_reduce_add_rms_norm(x: torch.Tensor, weight: torch.Tensor, residu
     instead of new ones (no gradients). Collective; raises as all_gather_matmul().
     """
     op, tensors = "matmul_all_reduce_add_rms_norm", (x, weight, residual, norm_weight)
-    made = _again.again(op, group, eps, tensors, None if out is None else tuple(out))
+    out = _checks.outputs(op, out, "normed", "s")
+    made = _again.again(op, group, eps, tensors, out)
     if made is None:
         _refuse_tangents(op, tensors)
         name, kernel = seat(group), torch.ops.stretto.matmul_all_reduce_add_rms_norm

@@ -110,8 +110,10 @@ class Bad(unittest.TestCase):
                      "^column_matmul: out overlaps weight")
         self.refused(lambda g: st.mlp(self.x, [self.w, self.w], self.w.t(), g, out=self.x), "^mlp: out overlaps x")
         residual = torch.zeros(6, 4).bfloat16()
-        for outs, message in (((out, residual), "out overlaps residual"), ((out, out), "out overlaps the other out"),
-                              ((out[:5], out), r"out is \[5, 4\]")):
+        for outs, message in (((out, residual), r"out\[1\] overlaps residual"),
+                              ((out, out), r"out\[1\] overlaps out\[0\]"),
+                              ((out[:5], out), r"out\[0\] is \[5, 4\]"),
+                              (out, "out is a tensor; a tuple of 2 tensors was expected, for normed and s")):
             self.refused(lambda g: st.matmul_all_reduce_add_rms_norm(
                 self.x, self.w, residual, scale, group=g, out=outs), message)
 

@@ -171,8 +171,8 @@ class LookUps(Numbers):
     def test_numbers_of_other_types(self):
         """Of which none is cut off."""
         tables, right = normal(1, 1, self.S, self.D), [1, 0, 0, 0, 0, 0, 0, 0, 0]
-        for kind, many in ((torch.uint64, [1, (1 << 32) + 1, (1 << 63) + 2]), (torch.uint32, [1, (1 << 32) - 1, 1 << 31]),
-                           (torch.uint8, [1, 255, 9]), (torch.int16, [1, -1, 9])):
+        for kind, many in ((torch.uint64, [1, (1 << 32) + 1, (1 << 63) + 2]),
+                           (torch.uint32, [1, (1 << 32) - 1, 1 << 31]), (torch.uint8, [1, 255, 9]), (torch.int16, [1, -1, 9])):
             ids = torch.tensor([[many]], dtype=kind)
 
             def call(group):
@@ -199,6 +199,8 @@ class LookUps(Numbers):
             out = torch.full((3, 4, self.D), float("nan")).bfloat16()
             self.assertIs(st.embedding_all_to_all(ids, tables, group, out=out), out)
             self.assertTrue(torch.equal(out, st.embedding_all_to_all(ids, tables, group)))
+            with self.assertRaisesRegex(ValueError, "^embedding_all_to_all: out overlaps tables: give it"):
+                st.embedding_all_to_all(ids[:2], tables, group, out=tables.view(-1)[:4 * self.D].view(1, 4, self.D))
         run(2, call)
 
     def test_what_is_refused(self):

@@ -157,7 +157,8 @@ class Routers(Numbers):
             for dtype in (torch.bfloat16, torch.float64):
                 tensors = [one.to(dtype) for one in given()]
                 with self.subTest(bias=bias, dtype=dtype):
-                    (_, found, _), = run(1, lambda g: st.moe_with_router(*tensors, K, g, **more), dtype is torch.float64)
+                    (_, found, _), = run(1, lambda g: st.moe_with_router(*tensors, K, g, **more),
+                                         dtype is torch.float64)
                     self.assertEqual(set(map(tuple, found.tolist())), {tuple(ids)})
 
     def test_of_equal_scores_the_lower_expert_is_first(self):
@@ -197,10 +198,11 @@ class Routers(Numbers):
                 self.assertIs(one, other)
                 self.assertTrue(torch.equal(one, right))
             y, ids, weights = out
-            for bad, message in (((y, ids.long(), weights), "out is torch.int64 on cpu; torch.int32 on cpu is what comes"),
-                                 ((y, ids, weights[:3]), r"out is \[3, 3\]; \[6, 3\] is what comes"),
-                                 ((mine[0], ids, weights), "out overlaps x"),
-                                 ((y, weights.view(torch.int32), weights), "out overlaps ids")):
+            for bad, message in (((y, ids.long(), weights), r"out\[1\] is torch.int64 on cpu; torch.int32 on cpu is"),
+                                 ((y, ids, weights[:3]), r"out\[2\] is \[3, 3\]; \[6, 3\] is what comes"),
+                                 ((mine[0], ids, weights), r"out\[0\] overlaps x"),
+                                 ((y, weights.view(torch.int32), weights), r"out\[2\] overlaps out\[1\]"),
+                                 ((y, ids), "out is 2; a tuple of 3 tensors was expected, for y, ids and weights")):
                 with self.assertRaisesRegex(ValueError, f"^moe_with_router: {message}"):
                     st.moe_with_router(*mine, K, group, expert_parallel=True, out=bad)
         run(2, call)
