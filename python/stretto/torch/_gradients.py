@@ -252,8 +252,8 @@ def arguments(op, more, tensors, seat):
         activation, is_shared, ups = more
         return tensors[0], tensors[1:1 + ups], tensors[1 + ups:-1], tensors[-1], activation, seat, is_shared, 0
     if op == "moe_with_router":
-        return (*tensors, None)[:6] + (seat, *more, None)
-    return *tensors, seat, more, None  # moe
+        return (*tensors, None)[:6] + (seat, *more)
+    return *tensors, seat, *more  # moe
 
 
 class Kept:

@@ -216,14 +216,14 @@ def _of_mlp(x, ups, up_biases, down, activation, seat, sequence_parallel=False, 
 
 
 def _of_moe(x, ids, weights, gate, up, down, seat, expert_parallel=False, rows=None, out=None):
-    return (x, ids, weights, gate, up, down), expert_parallel, seat, rows is None, _outs(out)
+    return (x, ids, weights, gate, up, down), (expert_parallel, rows), seat, True, _outs(out)
 
 
 def _of_moe_with_router(x, router, gate, up, down, bias, seat, k, scores="softmax", normalise=True, scale=1.0, groups=1,
                         best=1, expert_parallel=False, rows=None, out=None, ids=None, weights=None):
     tensors = (x, router, gate, up, down) if bias is None else (x, router, gate, up, down, bias)
-    more = k, scores, normalise, scale, groups, best, expert_parallel
-    return tensors, more, seat, rows is None, None if out is None else (out, ids, weights)
+    more = k, scores, normalise, scale, groups, best, expert_parallel, rows
+    return tensors, more, seat, True, None if out is None else (out, ids, weights)
 
 
 def _of_look_up(ids, tables, seat, mode="sum", num_tables=None, out=None):

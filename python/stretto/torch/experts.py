@@ -28,9 +28,7 @@ def moe(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, gate: torch.T
     Gradients are PyTorch's. Returns x's shape. Collective; raises as all_gather_matmul().
     """
     tensors = x, ids, weights, gate, up, down
-    made = None
-    if rows is None:
-        made = _again.again("moe", group, expert_parallel, tensors, None if out is None else (out,))
+    made = _again.again("moe", group, (expert_parallel, rows), tensors, None if out is None else (out,))
     if made is None:
         _refuse_tangents("moe", tensors)
         if out is None:
@@ -68,12 +66,11 @@ def moe_with_router(x: torch.Tensor, router: torch.Tensor, gate: torch.Tensor, u
     """
     op, tensors = "moe_with_router", (x, router, gate, up, down, *([] if bias is None else [bias]))
     out = _checks.outputs(op, out, "y", "ids", "weights")
-    more, made = (k, scores, normalise, scale, groups, best, expert_parallel), None
-    if rows is None:
-        made = _again.again(op, group, more, tensors, out)
+    more = k, scores, normalise, scale, groups, best, expert_parallel, rows
+    made = _again.again(op, group, more, tensors, out)
     if made is None:
         _refuse_tangents(op, tensors)
-        given, kernel = (x, router, gate, up, down, bias, seat(group), *more, rows), torch.ops.stretto.moe_with_router
+        given, kernel = (x, router, gate, up, down, bias, seat(group), *more), torch.ops.stretto.moe_with_router
         if out is None:
             made = kernel(*given)
         else:

@@ -177,8 +177,22 @@ class Again(unittest.TestCase):
             self.assertEqual([one.dtype for one in made], kinds)
             self.assertEqual([tuple(one.shape) for one in made], [(2, 4, 64), (2, 4, 2), (2, 4, 2)])
             self.assertEqual("out" in more, made[0] is out[0])
-        st.moe_with_router(x, router, *experts, 2, self.group, rows=8)
-        self.assertEqual(self.ways(), ["long"])
+        for _ in range(2):
+            st.moe_with_router(x, router, *experts, 2, self.group, rows=8)
+        self.assertEqual(self.ways(), ["long", "again"])
+
+    def test_tokens_that_ranks_do_not_divide(self):
+        """What comes again has the same ones of all ranks: others are another call."""
+        x, ids, weights = torch.zeros(8, 64).bfloat16(), torch.zeros(8, 2).int(), torch.zeros(8, 2)
+        experts = [torch.zeros(3, *shape).bfloat16() for shape in ((16, 64), (16, 64), (64, 16))]
+        for rows, ways in ((8, ["long", "again"]), (None, ["long", "again"])):
+            for _ in range(2):
+                st.moe(x, ids, weights, *experts, self.group, rows=rows)
+            self.assertEqual(self.ways(), ways)
+        for _ in range(2):
+            with self.assertRaisesRegex(ValueError, "x has 8 tokens; of rows=7 rank 0 of 1 has 7"):
+                st.moe(x, ids, weights, *experts, self.group, rows=7)
+        self.assertFalse(self.enqueued)
 
     def test_the_dispatchers_operators(self):
         """Which compiled code, gradients and operators in parts call."""
@@ -453,7 +467,7 @@ class Again(unittest.TestCase):
                 (lambda *t: st.all_to_all_matmul(*t, group=group), (x, w)),
                 (lambda *t: st.matmul_all_to_all(*t, group=group), (x, w, scale)),
                 (lambda *t: st.all_to_all_matmul(*t, group=group), (x, w, scale)),
-                (lambda *t: torch.cat([one.flatten() for one in st.moe_with_router(*t, 2, group)[::2]]),
+                (lambda *t: torch.cat([one.flatten() for one in st.moe_with_router(*t, 2, group, rows=8)[::2]]),
                  (x, normal(20, 3, 64), normal(21, 3, 16, 64), normal(22, 3, 16, 64), normal(23, 3, 64, 16))),
                 (lambda tables: st.embedding_all_to_all(bags, tables, group, mode="mean"), (normal(9, 3, 4, 8),))):
             leaves = [one.detach().requires_grad_() for one in given]
