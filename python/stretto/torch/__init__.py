@@ -22,9 +22,11 @@ from .report import Report, report, reset_report
 from .styles import ColwiseParallel, RowwiseParallel
 from .symm_mem import disable_symm_mem, enable_symm_mem
 from .threads import Threads, run_threads
+from .vocabulary import VocabularyParallelEmbedding
 
 __all__ = ["ColumnParallelLinear", "ColwiseParallel", "Group", "ParallelMLP", "Report", "RowParallelLinear",
-           "RowwiseParallel", "Threads", "all_gather_matmul", "all_to_all_matmul", "clip_grad_norm_",
-           "column_matmul", "disable_symm_mem", "embedding_all_to_all", "enable_symm_mem", "init",
-           "matmul_all_reduce", "matmul_all_reduce_add_rms_norm", "matmul_all_to_all", "matmul_reduce_scatter",
-           "mlp", "moe", "moe_with_router", "parallelize", "report", "reset_report", "run_graph", "run_threads"]
+           "RowwiseParallel", "Threads", "VocabularyParallelEmbedding", "all_gather_matmul", "all_to_all_matmul",
+           "clip_grad_norm_", "column_matmul", "disable_symm_mem", "embedding_all_to_all", "enable_symm_mem",
+           "init", "matmul_all_reduce", "matmul_all_reduce_add_rms_norm", "matmul_all_to_all",
+           "matmul_reduce_scatter", "mlp", "moe", "moe_with_router", "parallelize", "report", "reset_report",
+           "run_graph", "run_threads"]

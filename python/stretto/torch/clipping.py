@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
+from ._dealt import dealt_layers
 from .groups import ranks_of
-from .modules import dealt_layers
 
 
 @torch.no_grad()

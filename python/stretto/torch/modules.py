@@ -1,28 +1,25 @@
 """Linear layers and MLPs whose weights are dealt to the ranks of a group."""
 
-from typing import Dict, List, Optional, Sequence, Union
+from typing import Optional, Sequence, Union
 
 import torch
 from torch import nn
 
 from . import functional as st
-from ._cuts import Cut, in_memory_of_its_own, share
+from ._cuts import share
+from ._dealt import Dealt
 from ._parts import lay_behind
-from .groups import GroupLike, group_name, ranks_of
+from ._whole import gathered_columns
+from .groups import GroupLike, ranks_of
 
 
-class _Sharded(nn.Module):
-    """Weights are this rank's part, and new ones parts of what nn.Linear begins with, which ranks of one seed have
-    alike. load_state_dict() takes this rank's part of what a checkpoint has whole, and parts as they are.
-
-    cuts  how each parameter is dealt, by its name; those that every rank has whole are not in it
-    """
+class _Sharded(Dealt):
+    """New weights are parts of what nn.Linear begins with, which ranks of one seed have alike."""
 
     def __init__(self, in_features, out_features, group, sequence_parallel, dim):
-        super().__init__()
+        super().__init__(group)
         self.in_features, self.out_features = in_features, out_features
-        self.group, self.sequence_parallel, self.dim = group_name(group), sequence_parallel, dim
-        self.cuts: Dict[str, Cut] = {}
+        self.sequence_parallel, self.dim = sequence_parallel, dim
 
     def extra_repr(self):
         shared = f"sequence_parallel, dim={self.dim}" if self.sequence_parallel else "whole rows"
@@ -36,47 +33,6 @@ class _Sharded(nn.Module):
         made._deal(linear, *how)
         return made
 
-    def _take(self, name, tensor, dim, what, parts=None, replicas=1):
-        """This rank's part of a whole linear's parameter, of all of it where `dim` is None."""
-        if tensor is not None:
-            own = tensor
-            if dim is not None:
-                self.cuts[name] = Cut.of(tensor, self.group, dim, what, parts, replicas)
-                own = self.cuts[name].own(tensor)
-            tensor = nn.Parameter(in_memory_of_its_own(own), tensor.requires_grad)
-        self.register_parameter(name, tensor)
-
-    def _own(self, name):
-        """A parameter for forward(); None where there is none."""
-        parameter, cut = getattr(self, name), self.cuts.get(name)
-        return parameter if parameter is None or cut is None else cut.with_summed_gradient(parameter, self.group)
-
-    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
-                              error_msgs):
-        """Of this module alone; `state_dict` is PyTorch's own copy."""
-        unfit = []
-        for name, cut in self.cuts.items():
-            key, own, given = prefix + name, self._parameters[name], state_dict.get(prefix + name)
-            if not isinstance(given, torch.Tensor) or given.shape == own.shape:
-                continue
-            if given.shape == cut.whole_shape(own.shape):
-                # A parameter that becomes what is given has to be without gaps, and to let the whole tensor go.
-                is_kept = local_metadata.get("assign_to_params_buffers", False)
-                state_dict[key] = in_memory_of_its_own(cut.own(given)) if is_kept else cut.own(given)
-                continue
-            error_msgs.append(
-                f"size mismatch for {key}: the checkpoint has {list(given.shape)}, where the whole tensor is "
-                f"{list(cut.whole_shape(own.shape))} and the part of rank {cut.rank} of {cut.ranks} {list(own.shape)}")
-            del state_dict[key]
-            unfit.append(key)
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
-                                      error_msgs)
-        missing_keys[:] = [key for key in missing_keys if key not in unfit]
-
-
-def dealt_layers(model: nn.Module) -> List[_Sharded]:
-    return [module for module in model.modules() if isinstance(module, _Sharded)]
-
 
 class ColumnParallelLinear(_Sharded):
     """y = x @ weight.T + bias, each rank its own columns of y.
@@ -85,21 +41,23 @@ class ColumnParallelLinear(_Sharded):
     sequence_parallel           x is dealt to the ranks by dimension `dim`, and gathered; else every rank
                                 has all of x, and only its gradient is communicated
     keep_gathered               keep the gathered x for the gradient of weight, rather than gather it again
+    gather_output               every rank gets all columns: PyTorch gathers them behind the product. Their gradient is
+                                expected to be the same on all ranks
 
     [..., in_features] -> [..., out_features / R]. Raises ValueError where R does not divide out_features.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, group: GroupLike = None, *,
-                 sequence_parallel: bool = True, dim: int = 0, keep_gathered: bool = False, device=None,
-                 dtype=None):
+                 sequence_parallel: bool = True, dim: int = 0, keep_gathered: bool = False,
+                 gather_output: bool = False, device=None, dtype=None):
         super().__init__(in_features, out_features, group, sequence_parallel, dim)
-        self.keep_gathered = keep_gathered
+        self.keep_gathered, self.gather_output = keep_gathered, gather_output
         share(out_features, self.group, "out_features")
         self._deal(nn.Linear(in_features, out_features, bias, device, dtype))
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, group: GroupLike = None, *, sequence_parallel: bool = True,
-                    dim: int = 0, keep_gathered: bool = False,
+                    dim: int = 0, keep_gathered: bool = False, gather_output: bool = False,
                     parts: Optional[Sequence[int]] = None,
                     replicas: Union[int, Sequence[int]] = 1) -> "ColumnParallelLinear":
         """Of a linear that has all columns, the same on all ranks: this rank's.
@@ -111,7 +69,7 @@ class ColumnParallelLinear(_Sharded):
                   of keys that are fewer than ranks. Their weights' gradients are summed over these ranks in backward
         """
         made = cls._of(linear, group, sequence_parallel, dim, parts, replicas)
-        made.keep_gathered = keep_gathered
+        made.keep_gathered, made.gather_output = keep_gathered, gather_output
         return made
 
     def _deal(self, linear, parts=None, replicas=1):
@@ -119,10 +77,13 @@ class ColumnParallelLinear(_Sharded):
         self._take("bias", linear.bias, 0, "out_features", parts, replicas)
 
     def forward(self, x: torch.Tensor, rows: Optional[int] = None) -> torch.Tensor:
+        weight, bias = self._own("weight"), self._own("bias")
         if self.sequence_parallel:
-            return st.all_gather_matmul(x, self._own("weight"), self._own("bias"), self.group, dim=self.dim, rows=rows,
-                                        keep_gathered=self.keep_gathered)
-        return st.column_matmul(x, self._own("weight"), self._own("bias"), self.group)
+            y = st.all_gather_matmul(x, weight, bias, self.group, dim=self.dim, rows=rows,
+                                     keep_gathered=self.keep_gathered)
+        else:
+            y = st.column_matmul(x, weight, bias, self.group)
+        return gathered_columns(y, self.group) if self.gather_output else y
 
 
 class RowParallelLinear(_Sharded):

@@ -3,6 +3,7 @@
 import copy
 import logging
 import re
+from typing import Optional
 
 from torch import nn
 
@@ -11,27 +12,34 @@ from ._cuts import sum_gradients
 from .groups import GroupLike, group_name, ranks_of
 from .modules import ColumnParallelLinear, ParallelMLP, RowParallelLinear
 from .report import count_fallback
+from .vocabulary import HOW, Head, put
 
 log = logging.getLogger("stretto.torch")
 
 
-def parallelize(model: nn.Module, mesh: GroupLike = None) -> nn.Module:
+def parallelize(model: nn.Module, mesh: GroupLike = None, *, vocabulary: Optional[str] = None) -> nn.Module:
     """Deals the linears of a Llama-like model to the ranks of a group, in place; returns it.
 
-    model  has its whole weights, the same on all ranks, or is on the meta device. Found are attentions with q_proj,
-           k_proj, v_proj and o_proj, or wq, wk, wv and wo, or qkv_proj and o_proj; and MLPs with gate_proj, up_proj and
-           down_proj, or w1, w3 and w2, or gate_up_proj and down_proj
-    mesh   a DeviceMesh of one dimension, a ProcessGroup, or the name of one
+    model       has its whole weights, the same on all ranks, or is on the meta device. Found are attentions with q_proj,
+                k_proj, v_proj and o_proj, or wq, wk, wv and wo, or qkv_proj and o_proj; and MLPs with gate_proj, up_proj
+                and down_proj, or w1, w3 and w2, or gate_up_proj and down_proj
+    mesh        a DeviceMesh of one dimension, a ProcessGroup, or the name of one
+    vocabulary  "gathered" or "cut": what makes logits (lm_head, output) is dealt by the vocabulary, too, and with it an
+                embedding that shares its weight. Logits are gathered, so that every rank has all of them, or stay cut:
+                rank r has the r-th of R blocks of the vocabulary. None: every rank computes all of them
 
     Every rank goes on having all rows of activations: attention heads and the width of MLPs are dealt. What cannot be
     dealt, and matrices of modules that are not known, stay as they are on every rank, are logged, and stand in
-    report(). Raises ValueError for a model in which nothing is found.
+    report(). Raises ValueError for a model in which nothing is found, or not the vocabulary that is to be dealt.
     """
+    if vocabulary not in (None, *HOW):
+        raise ValueError(f"vocabulary is {vocabulary!r}; it is one of {', '.join(map(repr, HOW))}, or None")
     name = group_name(mesh)
     found = [(path, module) for path, module in model.named_modules() if _dealer(module)]
     if not found:
         known = "; ".join(str(names) for names in (*_names.ATTENTIONS, *_names.MLPS))
         raise ValueError(f"{type(model).__name__} has no module with linears of names that are known ({known})")
+    head = Head(model) if vocabulary else None
     _tell_unknown(model, [path for path, _ in found])
     for path, module in found:
         deal, names = _dealer(module)
@@ -41,10 +49,14 @@ def parallelize(model: nn.Module, mesh: GroupLike = None) -> nn.Module:
             _tell(path or "the model", str(reason))
             continue
         if path:
-            parent, _, child = path.rpartition(".")
-            setattr(model.get_submodule(parent), child, dealt)
+            put(model, path, dealt)
         else:
             model = dealt
+    if head:
+        try:
+            head.deal(name, vocabulary == "gathered")
+        except ValueError as reason:
+            _tell(head.path, str(reason))
     return model
 
 
@@ -121,7 +133,9 @@ def _heads(attention, names):
 
 
 def _own_heads(holder, counts):
-    """Attributes of an attention, or of its config, that say how many heads there are: (names, on one rank, own) of each."""
+    """Attributes of an attention, or of its config, that say how many heads there are, and the rank's own numbers;
+    `counts` are (names, number on one rank, own number) of each.
+    """
     for names, whole, own in counts:
         for name in names:
             count = getattr(holder, name, None)

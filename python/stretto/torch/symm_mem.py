@@ -110,8 +110,8 @@ def enable_symm_mem(*, return_gathered: bool = True) -> None:
 
     A weight that is no transpose of a row-major one, as in the gradient of x, is turned where that pays; such calls
     stand in report() as "NAME, B turned". What is not served goes to PyTorch's implementation, and stands in report()
-    with its reason. For the whole process, until disable_symm_mem(). Twice is as good as once. Raises RuntimeError where
-    this PyTorch has no such operators.
+    with its reason. For the whole process, until disable_symm_mem(). Twice is as good as once. Raises RuntimeError
+    where this PyTorch has no such operators.
     """
     global _is_gathered_returned
     _is_gathered_returned = return_gathered

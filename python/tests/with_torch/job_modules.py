@@ -80,6 +80,51 @@ def check_parallelize_gives_ranks_the_same_heads_of_keys(mesh):
             close(got / right.abs().max(), right / right.abs().max(), 5e-2)
 
 
+class Language(nn.Module):
+    """Rows to logits, of which an embedding shares the weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed_tokens, self.model = nn.Embedding(24, H), Model(kv_heads=2)
+        self.lm_head = nn.Linear(H, 24, bias=False)
+        self.lm_head.weight = self.embed_tokens.weight
+
+    def forward(self, ids):
+        return self.lm_head(self.model(self.embed_tokens(ids)))
+
+
+def check_vocabularies(mesh):
+    """Logits that are gathered, compiled, and those that stay cut, with PyTorch's loss of such."""
+    try:
+        from torch.distributed.tensor import DTensor, Shard
+        from torch.distributed.tensor.parallel import loss_parallel
+    except ImportError:  # other names in PyTorch before 2.5
+        return
+    ids, labels = (torch.randint(24, (2, 6), generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
+
+    def made(how=None):
+        torch.manual_seed(5)
+        return st.parallelize(Language(), mesh["tp"], vocabulary=how) if how else Language()
+
+    def loss_of(logits):
+        return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+    whole, gathered, cut = made(), made("gathered"), made("cut")
+    loss_of(whole(ids)).backward()
+    right = whole.lm_head.weight.grad.chunk(2)[dist.get_rank() % 2]
+    for model in (gathered, torch.compile(gathered, fullgraph=True, backend="aot_eager")):
+        gathered.zero_grad()
+        close(model(ids), whole(ids), 1e-5)
+        loss_of(model(ids)).backward()
+        close(gathered.lm_head.weight.grad, right, 1e-4)
+    logits = DTensor.from_local(cut(ids), mesh["tp"], [Shard(-1)], run_check=False)
+    with loss_parallel():
+        loss = loss_of(logits)
+        loss.backward()
+    close(loss.full_tensor(), loss_of(whole(ids)), 1e-5)
+    close(cut.lm_head.weight.grad, right, 1e-4)
+
+
 def check_parallelize_says_what_stays(mesh):
     st.reset_report()
     x = normal(1, 2, 6, H)

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor.parallel import parallelize_module
+from torch.distributed.tensor.parallel import loss_parallel, parallelize_module
 
 import stretto.torch as st
 
@@ -50,6 +50,15 @@ class Model(nn.Module):
 
     def forward(self, x):
         return self.mlp(x)
+
+
+class Language(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed_tokens, self.mlp, self.lm_head = nn.Embedding(ROWS, HIDDEN), Mlp(), nn.Linear(HIDDEN, ROWS)
+
+    def forward(self, ids):
+        return self.lm_head(self.mlp(self.embed_tokens(ids)))
 
 
 class Page(unittest.TestCase):
@@ -136,6 +145,20 @@ class Page(unittest.TestCase):
                 torch.save({name: tensor}, files[-1])
             model = self.run_block(block_of("## Checkpoints"), Model=Model, files=files)["model"]
             torch.testing.assert_close(model(x), right(x), rtol=1e-3, atol=1e-3)
+
+    def test_whole_models_with_their_vocabularies(self):
+        model, ids = Language(), torch.arange(ROWS).view(1, ROWS)
+        expected = model(ids)
+        dealt = self.run_block(block_of("## A whole model", 2), model=model)["model"]
+        self.assertIsInstance(dealt.lm_head, st.ColumnParallelLinear)
+        torch.testing.assert_close(dealt(ids), expected, rtol=1e-3, atol=1e-3)
+        try:
+            from torch.distributed.tensor import DTensor, Shard
+        except ImportError:  # another name in PyTorch before 2.5
+            return
+        self.run_block(block_of("## A whole model", 3), model=dealt, ids=ids, labels=ids, DTensor=DTensor, Shard=Shard,
+                       F=nn.functional, loss_parallel=loss_parallel)
+        self.assertEqual(dealt.lm_head.weight.grad.shape, (ROWS, HIDDEN))
 
     def test_threads(self):
         x, w = torch.randn(4, ROWS, HIDDEN), torch.randn(4, HIDDEN, HIDDEN) / 8

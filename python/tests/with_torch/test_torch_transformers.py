@@ -16,7 +16,7 @@ SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "n
 
 @unittest.skipUnless(importlib.util.find_spec("transformers"), "no transformers")
 class Models(Numbers):
-    def check(self, name, is_fused=False, **more):
+    def check(self, name, is_fused=False, vocabulary=None, **more):
         import transformers
         config = getattr(transformers, f"{name}Config")(**{**SIZES, **more})
 
@@ -24,14 +24,14 @@ class Models(Numbers):
             torch.manual_seed(4)
             return getattr(transformers, f"{name}ForCausalLM")(config).to(torch.bfloat16).eval()
 
-        tokens = torch.randint(97, (2, 9), generator=torch.Generator().manual_seed(1))
+        tokens = torch.randint(96, (2, 9), generator=torch.Generator().manual_seed(1))
         whole = model()
         with torch.no_grad():
             right, text = whole(tokens).logits, whole.generate(tokens, max_new_tokens=4, do_sample=False)
         models = [model() for _ in range(RANKS)]  # the generator of numbers is every thread's
 
         def program(group):
-            dealt = st.parallelize(models[group.rank], group)
+            dealt = st.parallelize(models[group.rank], group, vocabulary=vocabulary)
             logits = dealt(tokens).logits
             logits.float().square().mean().backward()
             with torch.no_grad():
@@ -64,6 +64,10 @@ class Models(Numbers):
 
     def test_qwen3_that_norms_heads(self):
         self.check("Qwen3", head_dim=16)
+
+    def test_vocabularies_that_are_dealt(self):
+        for tied in (False, True):
+            self.check("Llama", vocabulary="gathered", vocab_size=96, tie_word_embeddings=tied)
 
     def test_one_head_of_keys(self):
         self.check("Llama", num_key_value_heads=1)
