@@ -223,6 +223,27 @@ class Parallelize(Numbers):
         self.assertIn("are no queries, keys and values of heads of 6 for wo of 32", wrong(head_dim=6))
 
 
+class Layers(Numbers):
+    def test_parts_and_replicas_that_cannot_be(self):
+        linear, make = nn.Linear(8, 12), st.ColumnParallelLinear.from_linear
+
+        def program(group):
+            for wrong, said in (
+                    ({"parts": (4, 4)}, "out_features is 12, and its parts 4, 4 are 8"),
+                    ({"parts": (9, 3)}, "a part of out_features is 9 and does not divide by 2 ranks"),
+                    ({"replicas": 3}, "is dealt to 2 ranks, of which 3 cannot have the same part"),
+                    ({"parts": (8, 4), "replicas": (1, 2, 1)}, "has 2 parts, and replicas are of 3")):
+                with self.assertRaisesRegex(ValueError, said):
+                    make(linear, group, **wrong)
+            layer = make(linear, group, sequence_parallel=False, gather_output=True)
+            x = normal(1, 3, 8, dtype=torch.float32)
+            self.assert_close(layer(x), linear(x))
+            new = st.ColumnParallelLinear(8, 12, group=group, sequence_parallel=False, gather_output=True)
+            self.assertEqual(new(x).shape, (3, 12))
+
+        run(RANKS, program)
+
+
 class Language(nn.Module):
     """Tokens to logits, as torchtitan names them."""
 
