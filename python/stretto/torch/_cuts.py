@@ -63,8 +63,10 @@ class Cut:
         return tuple(part * same // self.ranks for part, same in zip(self.parts, self.replicas))
 
     def own(self, whole: torch.Tensor) -> torch.Tensor:
-        """This rank's part of a whole tensor: a view of it, where there is but one part."""
-        begin, own = 0, []
+        """This rank's part of a whole tensor: a view of it, where there is but one part. Autograd has no part in it: two
+        threads that took parts of one parameter could wait for each other in PyTorch for ever.
+        """
+        begin, own, whole = 0, [], whole.detach()
         for part, same, size in zip(self.parts, self.replicas, self.sizes):
             own.append(whole.narrow(self.dim, begin + self.rank // same * size, size))
             begin += part
