@@ -158,7 +158,7 @@ def mlp(rows, x, ups, biases, down, activation, scattered, ranks) -> Call:
         lines.append(f"p{index} = gemm x {name}")
         made.append(f"p{index}")
         if biases:
-            inputs[f"c{index}"] = biases[index].reshape(1, -1)
+            inputs[f"c{index}"] = biases[index].contiguous().reshape(1, -1)
             lines.insert(2, f"input c{index} [1, f] cols")
             lines.append(f"q{index} = bias p{index} c{index}")
             made[-1] = f"q{index}"
@@ -217,7 +217,7 @@ def moe_with_router(rows, x, router, gate, up, down, bias, rule, is_dealt, ranks
              ("groups", rule.groups), ("best", rule.best))
     inputs = {"x": x, "wr": router, "wg": gate, "wu": up, "wd": down}
     if bias is not None:
-        inputs["br"] = bias.to(torch.float32).reshape(1, -1)
+        inputs["br"] = bias.to(torch.float32).contiguous().reshape(1, -1)
     is_biased, cut, turned = bias is not None, *(("experts", "experts") if is_dealt else ("rows", "cols"))
     name = "-".join(["moe-ep" if is_dealt else "moe-tp", rule.scores, *["biased"] * is_biased,
                      *["of-all"] * (not rule.normalise), f"{float(rule.scale)!r}"])

@@ -249,6 +249,17 @@ class Fallback(unittest.TestCase):
         hidden = torch.nn.functional.silu(made[0]) * made[1]
         self.assertTrue(torch.allclose(parts[0].float(), 2 * hidden @ down.float().t(), atol=0.1, rtol=0.05))
 
+    def test_biases_with_gaps_are_served(self):
+        x, up, bias = normal(1, 4, 16), normal(2, 8, 16) / 4, normal(3, 8, 2)[:, 0]
+        experts = normal(5, 4, 8, 16), normal(6, 4, 8, 16), normal(7, 4, 16, 8)
+        run(2, lambda g: st.mlp(x, [up, up], up.t(), g, up_bias=[bias, bias]))
+        self.assertEqual(st.report().fallbacks, {})
+        run(2, lambda g: st.moe_with_router(x, up[:4], *experts, 2, g, bias=bias[:4].float(), scores="sigmoid"))
+        self.assertEqual(st.report().fallbacks, {})
+        run(2, lambda g: st.moe_with_router(x, up[:4], *experts, 2, g, bias=normal(3, 4, 2, dtype=torch.float32)[:, 0],
+                                            scores="sigmoid"))
+        self.assertEqual(st.report().fallbacks, {})
+
     @staticmethod
     def refuse_mlp(reason):
         real = stretto.emulate
