@@ -19,6 +19,8 @@ class Call:
     types    of those outputs that have one of their own
     fill     where rows can be added that count for nothing: the inputs that are dealt by rows, as all outputs are then,
              and what added rows of each have
+    multiple  its rows are one of this
+    parts    of other operators, without tensors, that do the same where this one is not served, if Stretto has such
     """
 
     op: str
@@ -29,6 +31,8 @@ class Call:
     refusal: str = ""
     types: Mapping[str, torch.dtype] = dataclasses.field(default_factory=dict)
     fill: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    multiple: int = 1
+    parts: Tuple["Call", ...] = ()
 
     @property
     def graph_name(self) -> str:
@@ -50,6 +54,13 @@ class Call:
     def rows(self) -> int:
         """Of all ranks."""
         return self.sizes[0][1]
+
+    def without_tensors(self, like=None) -> "Call":
+        """What stands for calls that differ in rows and tensors: of the type and on the device of this call's, or of
+        another's where this one has none.
+        """
+        first = next(iter((self.inputs or like.inputs).values()))
+        return dataclasses.replace(self, inputs={"": first.new_empty(0)}, outputs={})
 
     def flops(self) -> float:
         """Of one rank, at least: bounds how long the others wait for an execution on the CPU."""
@@ -96,7 +107,10 @@ d = grouped a wd ids
 y = weigh d ids weights
 output y rows
 """ for is_dealt, cut, turned in ((True, "experts", "experts"), (False, "rows", "cols"))}
+# torch.dtype -> Stretto's name
+TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 DTYPES = {torch.int32: "i32", torch.int64: "i64"}
+FILL = {"x": 0, "ids": -1, "weights": 0}  # tokens of which nothing is chosen
 ENDINGS = {torch.int32: "", torch.int64: "-i64"}  # of the names of graphs that ship, by their ids
 
 
@@ -112,27 +126,29 @@ def as_ids(numbers):
 def gather_matmul(rows, a, b, bias, ranks) -> Call:
     """a [rows/R, k], b [n/R, k], bias [n/R] or None -> out [rows, n/R]."""
     n, k = b.shape
-    inputs = {"a": a, "b": b}
-    if ranks == 1 and bias is None:  # one rank's rows are multiplied where they lie, and not brought together
-        return Call("all_gather_matmul", "gemm-rs", (("m", rows), ("n", n), ("k", k)), inputs, {"out": (rows, n)})
-    if bias is not None:
-        inputs["c"] = bias.reshape(1, -1)
-    return Call("all_gather_matmul", "ag-gemm" if bias is None else GATHER_BIAS,
-                (("m", rows), ("n", n * ranks), ("k", k)), inputs, {"out": (rows, n)})
+    inputs = {"a": a, "b": b} if bias is None else {"a": a, "b": b, "c": bias.reshape(1, -1)}
+    return dataclasses.replace(_gather(rows, n, k, bias is not None, ranks), inputs=inputs, outputs={"out": (rows, n)})
+
+
+def _gather(rows, n, k, is_biased, ranks) -> Call:
+    """Without tensors; n is of one rank."""
+    graph = GATHER_BIAS if is_biased else "ag-gemm"
+    if ranks == 1 and not is_biased:  # one rank's rows are multiplied where they lie, and not brought together
+        graph = "gemm-rs"
+    return Call("all_gather_matmul", graph, (("m", rows), ("n", n * ranks), ("k", k)), {}, {}, multiple=ranks)
 
 
 def matmul_scatter(a, b, ranks) -> Call:
     """a [m, k/R], b [n, k/R] -> out [m/R, n]."""
     (m, k), n = a.shape, b.shape[0]
     return Call("matmul_reduce_scatter", "gemm-rs", (("m", m), ("n", n), ("k", k * ranks)),
-                {"a": a, "b": b}, {"out": (m // ranks, n)})
+                {"a": a, "b": b}, {"out": (m // ranks, n)}, multiple=ranks)
 
 
 def matmul_reduce(a, b, ranks) -> Call:
     """a [m, k/R], b [n, k/R] -> out [m, n] on every rank."""
     (m, k), n = a.shape, b.shape[0]
-    return Call("matmul_all_reduce", "gemm-ar", (("m", m), ("n", n), ("k", k * ranks)),
-                {"a": a, "b": b}, {"out": (m, n)})
+    return dataclasses.replace(_reduce(m, n, k * ranks), inputs={"a": a, "b": b}, outputs={"out": (m, n)})
 
 
 def matmul_norm(a, b, residual, norm_weight, eps, ranks) -> Call:
@@ -141,7 +157,12 @@ def matmul_norm(a, b, residual, norm_weight, eps, ranks) -> Call:
     graph = "gemm-ar-norm" if eps == 1e-6 else NORM.format(eps=eps)
     return Call("matmul_all_reduce_add_rms_norm", graph, (("m", m), ("n", n), ("k", k * ranks)),
                 {"a": a, "b": b, "r": residual, "w": norm_weight.reshape(1, -1)},
-                {"out": (m, n), "s": (m, n)})
+                {"out": (m, n), "s": (m, n)}, parts=(_reduce(m, n, k * ranks),))
+
+
+def _reduce(rows, n, k) -> Call:
+    """Without tensors."""
+    return Call("matmul_all_reduce", "gemm-ar", (("m", rows), ("n", n), ("k", k)), {}, {})
 
 
 def mlp(rows, x, ups, biases, down, activation, scattered, ranks) -> Call:
@@ -166,8 +187,12 @@ def mlp(rows, x, ups, biases, down, activation, scattered, ranks) -> Call:
     graph = "\n".join(lines)
     if activation == "swiglu" and not biases:
         graph = "mlp" if scattered else "mlp-ar"
+    parts = _reduce(rows, h, f),
+    if scattered:
+        parts = (_gather(rows, sum(len(up) for up in ups), h, bool(biases), ranks),
+                 Call("matmul_reduce_scatter", "gemm-rs", (("m", rows), ("n", h), ("k", f)), {}, {}, multiple=ranks))
     return Call("mlp", graph, (("m", rows), ("h", h), ("f", f)), inputs,
-                {"down": (rows // ranks if scattered else rows, h)})
+                {"down": (rows // ranks if scattered else rows, h)}, multiple=ranks if scattered else 1, parts=parts)
 
 
 def moe(rows, x, ids, weights, gate, up, down, is_dealt, ranks) -> Call:
@@ -183,7 +208,7 @@ def moe(rows, x, ids, weights, gate, up, down, is_dealt, ranks) -> Call:
     graph = MOE[is_dealt].format(name=name, ids=DTYPES[ids.dtype]) if has_own else name
     return Call("moe", graph, sizes,
                 {"x": x, "ids": ids, "weights": weights, "wg": gate, "wu": up, "wd": down}, {"y": tuple(x.shape)},
-                fill={"x": 0, "ids": -1, "weights": 0})
+                fill=FILL)
 
 
 # A layer whose router chooses, and hands over what it chose.
@@ -225,23 +250,24 @@ def moe_with_router(rows, x, router, gate, up, down, bias, rule, is_dealt, ranks
                           cut=cut, turned=turned, choice="biased_top_k s br" if is_biased else "top_k s",
                           scores=rule.scores, normalise=int(rule.normalise), scale=float(rule.scale))
     choices = x.shape[0], rule.k
+    experts = Call("moe", "moe-ep" if is_dealt else "moe-tp", sizes[:5], {}, {}, fill=FILL)
     return Call("moe_with_router", graph, sizes, inputs, {"y": tuple(x.shape), "ids": choices, "weights": choices},
                 types={"ids": torch.int32, "weights": torch.float32},
-                fill={"x": math.nan})  # a token of which nothing is chosen, so that it loads no expert
+                parts=(experts,), fill={"x": math.nan})  # a token that chooses nothing, so that it loads no expert
 
 
 def matmul_exchange(rows, a, b, columns, refusal="") -> Call:
     """a [rows/R, k], b [n, k] -> out [rows, this rank's columns of n]."""
     n, k = b.shape
     return Call("matmul_all_to_all", "gemm-a2a", (("m", rows), ("n", n), ("k", k)), {"a": a, "b": b},
-                {"out": (rows, columns)}, refusal)
+                {"out": (rows, columns)}, refusal, multiple=rows // len(a))
 
 
 def exchange_matmul(a, b, ranks, refusal="") -> Call:
     """a [m, this rank's columns of k], b [n, k] -> out [m/R, n]."""
     m, (n, k) = a.shape[0], b.shape
     return Call("all_to_all_matmul", "a2a-gemm", (("m", m), ("n", n), ("k", k)), {"a": a, "b": b},
-                {"out": (m // ranks, n)}, refusal)
+                {"out": (m // ranks, n)}, refusal, multiple=ranks)
 
 
 def look_up(graph, ids, tables, total, pool, own_bags) -> Call:

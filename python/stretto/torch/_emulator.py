@@ -74,6 +74,16 @@ class Engine:
     def finish(self):
         """Calls are over when they return."""
 
+    def served(self):
+        """Nothing is made of calls."""
+        return []
+
+    def num_operations(self):
+        return 0
+
+    def is_captured(self):
+        return False
+
     def errors(self):
         """Calls raise what goes wrong."""
         return []

@@ -14,6 +14,7 @@ import torch
 import stretto
 
 from . import _records, _rooms
+from ._calls import TYPES
 from ._refusals import NotServed
 
 SERVED = "sm_90"
@@ -46,6 +47,8 @@ class Engine:
         # What a call is but for its tensors and rows, and "bucket" or "fixed" -> the most rows -> Operation, or why
         # there is none.
         self._operations = {}
+        self._served = {}  # the same but for "bucket" or "fixed" -> a call without tensors
+        self._covered = {}  # the same -> rows up to which no operation is made of rows of its own
         self._nowhere = None  # why there is no context
         self._told = None
 
@@ -96,14 +99,43 @@ class Engine:
         _records.forget()  # calls know operations
         if self._context is not None:
             self._context.close()
-        self._context, self._operations, self._told = None, {}, None
+        self._context, self._told = None, None
+        self._operations, self._served, self._covered = {}, {}, {}
 
-    def _operation(self, call, rows, dtype):
+    def served(self):
+        """Calls without tensors, one for each kind of those that came, in the order in which they came on all ranks."""
+        return list(self._served.values())
+
+    def num_operations(self):
+        return len(self._made())
+
+    def is_captured(self):
+        return torch.cuda.is_current_stream_capturing()
+
+    def ahead(self, call, rows, is_bucket):
+        """Makes what calls of so many rows, numbers of them, take. False: they are not served, or not by one operation
+        where it `is_bucket`.
+        """
+        for one in rows:
+            try:
+                operation = self._operation(call, one, TYPES[call.dtype], is_bucket)
+            except NotServed:
+                return False
+            if operation.rows == "bucket":
+                operation.prepare(one)
+        return True
+
+    def cover(self, call, rows):
+        """From now on calls of up to so many rows take the operations that are there, or go in parts."""
+        key = _key(call, TYPES[call.dtype])
+        self._covered[key] = max(rows, self._covered.get(key, 0))
+
+    def _operation(self, call, rows, dtype, is_bucket=False):
         is_captured = torch.cuda.is_current_stream_capturing()
         known = None
         if call.graph_name in SERVING:
-            known = self._known(call, max(FEWEST_ROWS, 1 << (rows - 1).bit_length()), dtype, "bucket", is_captured)
-        if known is None or isinstance(known, str):
+            known = self._known(call, room_of_bucket(rows), dtype, "bucket", is_captured)
+        if known is None or (isinstance(known, str) and not is_bucket):
             known = self._known(call, rows, dtype, "fixed", is_captured)
         if isinstance(known, str):
             raise NotServed(known)
@@ -115,17 +147,22 @@ class Engine:
         """The Operation for so many rows, or for more where rows can be added; or why there is none. One is made where
         it has not been tried.
         """
-        key = (call.graph, call.sizes[1:], dtype, kind)
-        by_rows = self._operations.setdefault(key, {})
-        is_full = kind == "fixed" and len(by_rows) >= MOST_PLANS
+        key = _key(call, dtype)
+        by_rows = self._operations.setdefault((*key, kind), {})
+        is_covered = room <= self._covered.get(key, 0)
+        is_full = kind == "fixed" and (is_covered or len(by_rows) >= MOST_PLANS)
         if call.fill and room not in by_rows and (is_full or is_captured):
             room, is_full = _rooms.room_of(room, self._group.ranks), False
         if room not in by_rows:
             if is_full:
+                if is_covered:
+                    return f"no plan was prepared for exactly {room} rows"
                 return f"there are plans for {MOST_PLANS} numbers of rows, and each takes seconds to make"
             if is_captured:
                 return NOT_IN_GRAPHS
             by_rows[room] = self._make(call, room, dtype, kind)
+            if call.op != "run_graph":  # of whose sizes any may be rows
+                self._served.setdefault(key, call.without_tensors())
         return by_rows[room]
 
     def _make(self, call, room, dtype, rows):
@@ -173,6 +210,15 @@ class Engine:
         finally:
             group.meeting.forget()  # it has the job's secret, which the store need not keep
         return context
+
+
+def room_of_bucket(rows):
+    """The most rows of the operation for any number of rows that serves so many."""
+    return max(FEWEST_ROWS, 1 << (rows - 1).bit_length())
+
+
+def _key(call, dtype):
+    return call.graph, call.sizes[1:], dtype
 
 
 def machine_id():

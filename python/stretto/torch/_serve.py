@@ -1,12 +1,8 @@
 """Whether Stretto or PyTorch serves a call."""
 
-import torch
-
 from . import _engine
+from ._calls import TYPES
 from .report import IN_PARTS, count_fallback, count_served
-
-# torch.dtype -> Stretto's name
-TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 
 
 def refusal(call):

@@ -6,6 +6,7 @@ from unittest import mock
 
 import torch
 
+import stretto
 from stretto.torch import _emulator, _engine, _gpu
 
 
@@ -13,7 +14,8 @@ class Operation:
     """One of every rank's, for so many rows of a call like the one that it is made for."""
 
     def __init__(self, engine, call, room, dtype, rows):
-        self._call, self._dtype, self._emulator = call, dtype, _emulator.Engine(engine._group)
+        self._group, self._emulator = engine._group, _emulator.Engine(engine._group)
+        self._call, self._dtype = call, dtype
         self.graph, self.rows, self.max_rows, self.prepared = call.graph_name, rows, room, []
         self.runs = []  # the addresses of each run's tensors
         self.last = {}  # tensors of the last run
@@ -26,9 +28,12 @@ class Operation:
 
     def run(self, tensors, num_rows, stream):
         call, (name, _) = self._call, self._call.sizes[0]
-        of_run = dataclasses.replace(call, sizes=((name, num_rows), *call.sizes[1:]),
-                                     inputs={one: tensors[one] for one in call.inputs},
-                                     outputs={one: tuple(tensors[one].shape) for one in call.outputs})
+        sizes = ((name, num_rows), *call.sizes[1:])
+        infos = stretto.tensors(call.graph, ranks=self._group.ranks, dtype=self._dtype, rank=self._group.rank,
+                                sizes=dict(sizes))
+        of_run = dataclasses.replace(
+            call, sizes=sizes, inputs={one: tensors[one] for one in tensors if not infos[one].is_output},
+            outputs={one: infos[one].shape for one in tensors if infos[one].is_output})
         for one, made in self._emulator.run(of_run, self._dtype, {}).items():
             tensors[one].copy_(made)
         self.last = dict(tensors)

@@ -10,6 +10,8 @@ from unittest import mock
 
 from ranks import Numbers, normal
 
+import emulated
+
 import torch
 from torch import nn
 
@@ -138,6 +140,42 @@ class Vllm(Plugin):
         self.assertIsInstance(made, self.linear)
         self.assertIsNot(type(made), self.linear)
         self.check_layers(self.linear, lambda layer, x: layer(x), self.groups)
+
+    def test_plans_are_made_after_the_profiling_run(self):
+        class GPUModelRunner:
+            scheduler_config = types.SimpleNamespace(max_num_batched_tokens=700)
+            layer = None
+
+            def profile_run(self):
+                return self.layer(normal(1, 700, K))
+
+        runner = GPUModelRunner
+        with self.modules(vllm__v1__worker__gpu_model_runner={"GPUModelRunner": runner}), \
+                emulated.operations() as (made, _), st.Threads(RANKS, fallback=False, timeout_s=60) as threads:
+            self.imported("vllm").register()
+            own = runner.profile_run
+            layers = [self.linear(rank=rank) for rank in range(RANKS)]
+            self.assertEqual(runner.profile_run.__wrapped__, own)  # once, whatever layers there are
+
+            def program(group):
+                self.groups.here.name = group.name
+                mine = runner()
+                mine.layer = layers[group.rank]
+                self.assertEqual(tuple(mine.profile_run()[0].shape), (700, N))
+                ready = [one.max_rows for one in made[group.rank]]
+                for tokens in (1, 300, 512, 513, 700):
+                    mine.layer(normal(1, tokens, K))
+                self.assertEqual([one.max_rows for one in made[group.rank]], ready)
+                return ready
+            self.assertEqual(threads.run(program), [[1024, 256, 512]] * RANKS)
+            largest, smallest, _ = made[0]
+            self.assertEqual(sorted(set(largest.prepared)), [576, 640, 700])
+            self.assertEqual(sorted(set(smallest.prepared)), [64, 128, 192, 256])
+        alone = types.SimpleNamespace(device_group=types.SimpleNamespace(size=lambda: 1))
+        with mock.patch.dict(sys.modules["vllm.distributed"].__dict__, {"get_tp_group": lambda: alone}):
+            mine = runner()
+            mine.layer = lambda x: "of one rank"
+            self.assertEqual(mine.profile_run(), "of one rank")
 
     def test_a_linear_that_is_not_dealt_is_vllms(self):
         self.imported("vllm").register()
