@@ -5,6 +5,7 @@ import torch.nn.functional as F
 
 import stretto.torch as st
 
+from gpu_checks_ahead import check_rooms
 from gpu_checks_again import check_again, check_again_otherwise, check_guards, check_library, check_shared_results
 from gpu_checks_exchanges import check_exchanges
 from gpu_checks_experts import check_experts, check_routers
@@ -187,4 +188,4 @@ def check_reduce_overhead(group):
 
 CHECKS = [check_integers, check_again, check_guards, check_again_otherwise, check_library, check_random, check_mlp,
           check_norm, check_shapes, check_gradients, check_cuda_graphs, check_drop_in, check_modules, check_experts,
-          check_routers, check_exchanges, check_shared_results, check_compile, check_reduce_overhead]
+          check_routers, check_rooms, check_exchanges, check_shared_results, check_compile, check_reduce_overhead]
