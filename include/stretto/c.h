@@ -139,6 +139,11 @@ typedef struct stretto_context_request {
    * other so is a secret of theirs: who has it can join. */
   int (*exchange)(void* user, const void* mine, void* all, size_t num_bytes);
   void* user;
+  /* Of every GPU, for what lies between ranks, shared by all operations: so many bytes are taken
+   * with the context, and where `workspace_grows` is not 0 as many more as plans need; else a plan
+   * that needs more is refused. Both 0: each operation has its own. */
+  uint64_t workspace_bytes;
+  int32_t workspace_grows;
 } stretto_context_request;
 
 /* Collective over the ranks of the job. */
@@ -150,6 +155,8 @@ STRETTO_C_API int stretto_context_close(stretto_context* context);
 STRETTO_C_API int32_t stretto_context_rank(const stretto_context* context);
 STRETTO_C_API int32_t stretto_context_ranks(const stretto_context* context);
 STRETTO_C_API int32_t stretto_context_gpu(const stretto_context* context);
+/* What the workspace of all operations has of this GPU now; 0 where each has its own. */
+STRETTO_C_API int stretto_context_workspace(const stretto_context* context, uint64_t* num_bytes);
 /* Collective. GPU memory of every rank that the others reach, until the context ends; where this
  * rank's is. */
 STRETTO_C_API int stretto_context_allocate_shared(stretto_context* context, uint64_t num_bytes,
@@ -188,6 +195,9 @@ STRETTO_C_API int stretto_operation_schedule(const stretto_operation* operation,
 /* Why auto took it, and how sure it is; empty where the schedule was named. */
 STRETTO_C_API int stretto_operation_reason(const stretto_operation* operation, int64_t rows,
                                            const char** reason);
+/* Of this GPU, for what lies between ranks; of a workspace that operations share all. */
+STRETTO_C_API int stretto_operation_workspace(const stretto_operation* operation,
+                                              uint64_t* num_bytes);
 /* A captured graph holds a multiple of so many runs of so many rows, whose plan is there. */
 STRETTO_C_API int stretto_operation_runs_per_graph(const stretto_operation* operation, int64_t rows,
                                                    int32_t* runs);

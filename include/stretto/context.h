@@ -61,18 +61,29 @@ struct JobRank {
   std::function<std::vector<std::string>(const std::string& mine)> exchange = {};
 };
 
+// The same on all ranks.
+struct ContextOptions {
+  double timeout_s = 10;  // a run's wait for another rank ends with an error after it
+  // Memory of every GPU for what lies between ranks, shared by all operations: so many bytes are
+  // taken with the context. With `workspace_grows` a plan that needs more takes more, else it is
+  // refused. 0 bytes that do not grow: each operation has its own, as large as its largest bucket
+  // needs (docs/serving.md).
+  size_t workspace_bytes = 0;
+  bool workspace_grows = false;
+};
+
 class Context {
  public:
   // Collective over the processes of a job. Under torchrun, mpirun or `stretto launch` this process
-  // has one of `ranks` ranks. Else it has all of them, rank r on GPU r. A wait for
-  // another rank ends with an error after `timeout_s`. Throws SystemError: no GPU, too few, ...;
-  // UsageError for what load_tuning() refuses.
-  // `workspace_bytes`: memory of every GPU for what lies between ranks, shared by all operations;
-  // 0: each has its own, as large as its largest bucket needs (docs/serving.md).
-  explicit Context(int ranks, double timeout_s = 10, size_t workspace_bytes = 0);
+  // has one of `ranks` ranks. Else it has all of them, rank r on GPU r. Throws SystemError: no GPU,
+  // too few, ...; UsageError for what load_tuning() refuses.
+  explicit Context(int ranks, const ContextOptions& options = {});
+  Context(int ranks, double timeout_s) : Context(ranks, ContextOptions{.timeout_s = timeout_s}) {}
   // Collective over the ranks that `job` names, whatever launched them; all on one machine. Throws
   // UsageError where they disagree on who they are.
-  explicit Context(const JobRank& job, double timeout_s = 10, size_t workspace_bytes = 0);
+  explicit Context(const JobRank& job, const ContextOptions& options = {});
+  Context(const JobRank& job, double timeout_s)
+      : Context(job, ContextOptions{.timeout_s = timeout_s}) {}
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -83,6 +94,8 @@ class Context {
   int num_local() const;
   // The CUDA device of a rank of this process, as this process numbers them.
   int gpu(int rank) const;
+  // What the workspace of all operations has of every GPU now; 0 where each has its own.
+  size_t workspace_bytes() const;
 
   // Directs the calling thread to a rank's GPU, its primary context.
   void make_current(int rank) const;
@@ -128,9 +141,9 @@ struct OperationOptions {
 class Operation {
  public:
   // Collective. `op` has as many ranks as the context, and as many rows as a call has at the most:
-  // the plan for so many is made here, with auto the one for the fewest too. Any graph that GPUs run
-  // will do. Rows may change of one product alone, which no all-to-all feeds or drains; others are
-  // made with rows=fixed. The context must outlive it. Throws UsageError.
+  // the plan for so many is made here, with auto the one for the fewest too. Any graph that GPUs
+  // run will do. Rows may change of one product alone, which no all-to-all feeds or drains; others
+  // are made with rows=fixed. The context must outlive it. Throws UsageError.
   Operation(Context& context, const Operator& op, const OperationOptions& options = {});
   // Waits for its calls.
   ~Operation();
@@ -179,8 +192,8 @@ class Operation {
   // results of the calls since the last finish() are then useless, and the operation can go on.
   void finish();
   // What went wrong so far on this process's ranks, or what another rank told them; empty: nothing.
-  // Asks the host's memory only, and nobody: any rank, at any time, also while streams are captured.
-  // The next run() throws it. finish() says more, and mends it.
+  // Asks the host's memory only, and nobody: any rank, at any time, also while streams are
+  // captured. The next run() throws it. finish() says more, and mends it.
   std::string error() const;
   // How many ids of all runs that have ended were no expert's and not -1: nothing is chosen there.
   // Of look-ups how many were no row of their table, in tables of this process's ranks.

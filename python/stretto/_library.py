@@ -58,7 +58,8 @@ EXCHANGE = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_size_t)
 
 class CContextRequest(Sized):
     _fields_ = [("size", c_size_t), ("timeout_s", c_double), ("rank", c_int32), ("ranks", c_int32),
-                ("gpu", c_int32), ("exchange", EXCHANGE), ("user", c_void_p)]
+                ("gpu", c_int32), ("exchange", EXCHANGE), ("user", c_void_p), ("workspace_bytes", c_uint64),
+                ("workspace_grows", c_int32)]
 
 
 # Name -> (result, arguments). Functions of result "status" return an error's class.
@@ -85,6 +86,7 @@ FUNCTIONS = {
     "stretto_context_rank": (c_int32, [c_void_p]),
     "stretto_context_ranks": (c_int32, [c_void_p]),
     "stretto_context_gpu": (c_int32, [c_void_p]),
+    "stretto_context_workspace": (STATUS, [c_void_p, POINTER(c_uint64)]),
     "stretto_context_allocate_shared": (STATUS, [c_void_p, c_uint64, POINTER(c_uint64)]),
     "stretto_operation_make": (STATUS, [c_void_p, POINTER(COperationRequest), POINTER(c_void_p)]),
     "stretto_operation_close": (STATUS, [c_void_p]),
@@ -93,6 +95,7 @@ FUNCTIONS = {
     "stretto_operation_prepare": (STATUS, [c_void_p, c_int64]),
     "stretto_operation_schedule": (STATUS, [c_void_p, c_int64, POINTER(c_char_p)]),
     "stretto_operation_reason": (STATUS, [c_void_p, c_int64, POINTER(c_char_p)]),
+    "stretto_operation_workspace": (STATUS, [c_void_p, POINTER(c_uint64)]),
     "stretto_operation_runs_per_graph": (STATUS, [c_void_p, c_int64, POINTER(c_int32)]),
     "stretto_operation_run": (STATUS, [c_void_p, c_int64, POINTER(CCallTensor), c_size_t, c_void_p]),
     "stretto_operation_run_at": (STATUS, [c_void_p, c_uint64, c_int64, POINTER(CCallTensor), c_size_t,
@@ -216,6 +219,14 @@ def whole(value, name):
     number = value.__index__()
     if not -(2**63) <= number < 2**63:
         raise ValueError(f"{name}={number} is too {'large' if number > 0 else 'small'}")
+    return number
+
+
+def num_bytes(value, name):
+    """A whole number of bytes for a `uint64_t`."""
+    number = whole(value, name)
+    if number < 0:
+        raise ValueError(f"{name} is {number}; bytes from 0 on were expected")
     return number
 
 

@@ -7,7 +7,7 @@ from ctypes import byref, c_char_p, c_int32, c_int64, c_uint64, c_void_p, pointe
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ._library import (EXCHANGE, CCallTensor, CContextRequest, COperationRequest, CTensorInfo,
-                       budget, dtype_text, library, seconds, serves, text, whole)
+                       budget, dtype_text, library, num_bytes, seconds, serves, text, whole)
 from .operators import Operator, TensorInfo, c_operator, info_of, sizes_text
 from .tensors import BYTES, SharedTensor, on_gpu, rows_address
 
@@ -57,6 +57,10 @@ class Context:
                local rank's (torch.cuda.set_device(LOCAL_RANK)), or the only one that the process sees. Else this is
                rank `rank` of `ranks`, on GPU `gpu`; exchange(mine: bytes) -> list of every rank's bytes, by rank, is
                called once. ranks=1 is a job of its own
+    workspace_bytes, workspace_grows
+               one workspace of so many bytes of every GPU for what lies between ranks of all operations, which takes
+               more where a plan needs more and workspace_grows is true, else such a plan is refused. 0 and False:
+               each operation has its own. The same on all ranks
 
     With PyTorch's process groups:
 
@@ -71,7 +75,8 @@ class Context:
 
     def __init__(self, timeout_s: float = 10.0, *, rank: Optional[int] = None,
                  ranks: Optional[int] = None, gpu: Optional[int] = None,
-                 exchange: Optional[Callable[[bytes], List[bytes]]] = None):
+                 exchange: Optional[Callable[[bytes], List[bytes]]] = None,
+                 workspace_bytes: int = 0, workspace_grows: bool = False):
         given = {"rank": rank, "ranks": ranks, "gpu": gpu}
         if ranks is None and (exchange or any(value is not None for value in given.values())):
             raise ValueError("ranks is missing: rank, gpu and exchange go with it")
@@ -82,7 +87,8 @@ class Context:
         failures = []
         function = exchange_of(exchange, numbers["ranks"], failures) if exchange else EXCHANGE()
         request = CContextRequest(seconds(timeout_s, "timeout_s"), numbers["rank"],
-                                  numbers["ranks"], numbers["gpu"], function, None)
+                                  numbers["ranks"], numbers["gpu"], function, None,
+                                  num_bytes(workspace_bytes, "workspace_bytes"), bool(workspace_grows))
         self._handle = c_void_p()
         self._operations = []
         try:
@@ -104,12 +110,20 @@ class Context:
         if kind not in BYTES:
             raise ValueError(f"dtype is {dtype!r}; one of {', '.join(BYTES)} was expected")
         sizes = whole(rows, "rows"), whole(cols, "cols")
-        num_bytes = sizes[0] * sizes[1] * BYTES[kind]
-        if min(sizes) <= 0 or num_bytes >= 2**63:
+        size = sizes[0] * sizes[1] * BYTES[kind]
+        if min(sizes) <= 0 or size >= 2**63:
             raise ValueError(f"rows={rows} and cols={cols} are no size of a matrix in memory")
         address = c_uint64()
-        library().context_allocate_shared(self._handle, num_bytes, byref(address))
+        library().context_allocate_shared(self._handle, size, byref(address))
         return SharedTensor(address.value, *sizes, kind, self.gpu)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """What the workspace of all operations has of this GPU now; 0 where each has its own."""
+        self._require_open()
+        count = c_uint64()
+        library().context_workspace(self._handle, byref(count))
+        return count.value
 
     def _require_open(self):
         if self._handle is None:
@@ -310,6 +324,13 @@ class Operation:
         _, words = self._given(tensors, most)
         library().operation_run_at(handle, rows_address(rows_at, self._context.gpu), most, tensors_in(words),
                                    len(words) // WORDS, stream_handle(stream, self._context.gpu))
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Of this GPU, for what lies between ranks; of a workspace that operations share all."""
+        count = c_uint64()
+        library().operation_workspace(self._open(), byref(count))
+        return count.value
 
     def finish(self) -> None:
         """Waits for all runs; collective. Synchronise streams on which graphs were launched before.

@@ -97,6 +97,12 @@ class Library:
     def _context_gpu(self, _):
         return 0
 
+    def _context_workspace(self, _, num_bytes):
+        num_bytes._obj.value = self.opened.workspace_bytes
+
+    def _operation_workspace(self, _, num_bytes):
+        num_bytes._obj.value = 1 << 20
+
     def _context_allocate_shared(self, _, num_bytes, address):
         address._obj.value = 0x7000
 

@@ -34,6 +34,15 @@ class Inside(unittest.TestCase):
     def make(self):
         return stretto.Operation(self.context, "gemm-rs", m=256, n=512, k=1024, schedule="tiles", rows="fixed")
 
+    def test_a_workspace_is_there_when_the_context_is(self):
+        self.assertEqual(self.context.workspace_bytes, 0)
+        with stretto.Context(rank=0, ranks=1, gpu=0, workspace_bytes=3 << 20) as context:
+            self.assertEqual(context.workspace_bytes, 3 << 20)
+        with stretto.Context(rank=0, ranks=1, gpu=0, workspace_grows=True) as context:
+            self.assertEqual(context.workspace_bytes, 0)
+            operation = stretto.Operation(context, "gemm-rs", m=256, n=512, k=1024, schedule="tiles", rows="fixed")
+            self.assertEqual(operation.workspace_bytes, context.workspace_bytes)  # one rank has nobody to share with
+
     def use_in_fork(self, operation):
         tensors = {"a": Tensor(256, 1024), "b": Tensor(512, 1024, address=2 << 20),
                    "out": Tensor(256, 512, address=4 << 20)}

@@ -40,6 +40,18 @@ class Contexts(OnAFakeGpu):
         self.assertEqual(self.library.opened.ranks, 0)
         self.assertFalse(self.library.opened.exchange)
 
+    def test_a_workspace_of_all_operations(self):
+        self.assertEqual((self.library.opened.workspace_bytes, self.library.opened.workspace_grows), (0, 0))
+        context = stretto.Context(workspace_bytes=1 << 33, workspace_grows=True)
+        self.assertEqual((self.library.opened.workspace_bytes, self.library.opened.workspace_grows), (1 << 33, 1))
+        self.assertEqual((context.workspace_bytes, self.make().workspace_bytes), (1 << 33, 1 << 20))
+        for wrong, says in ((-1, "workspace_bytes is -1; bytes from 0 on"), ("2G", "whole number")):
+            with self.assertRaisesRegex(ValueError, says):
+                stretto.Context(workspace_bytes=wrong)
+        context.close()
+        with self.assertRaisesRegex(ValueError, "the context is closed"):
+            context.workspace_bytes
+
     def exchange(self, gather, num_bytes=4):
         """What the library's call of the function returns, and leaves."""
         stretto.Context(rank=1, ranks=2, gpu=3, exchange=gather)

@@ -48,14 +48,17 @@ JobRank job_of(const stretto_context_request& given) {
 }
 
 Context open_context(const stretto_context_request& given) {
-  if (given.ranks != 0) return Context(job_of(given), given.timeout_s);
+  const ContextOptions options = {.timeout_s = given.timeout_s,
+                                  .workspace_bytes = given.workspace_bytes,
+                                  .workspace_grows = given.workspace_grows != 0};
+  if (given.ranks != 0) return Context(job_of(given), options);
   const auto job = fabric::job_from();
   if (!job) {
     throw UsageError(
         "no launcher has said which rank this process is: start it by torchrun, mpirun or `stretto "
         "launch`, set STRETTO_RANK and STRETTO_RANKS, or give rank and ranks (ranks=1: alone)");
   }
-  return Context(job->size, given.timeout_s);
+  return Context(job->size, options);
 }
 
 std::vector<CallTensor> own_tensors(const stretto_operation& of, const stretto_call_tensor* tensors,
@@ -113,6 +116,12 @@ int32_t stretto_context_gpu(const stretto_context* context) {
   int32_t gpu = -1;
   guarded([&] { gpu = require(context, "context").context.gpu(context->rank()); });
   return gpu;
+}
+
+int stretto_context_workspace(const stretto_context* context, uint64_t* num_bytes) {
+  return guarded([&] {
+    require(num_bytes, "num_bytes") = require(context, "context").context.workspace_bytes();
+  });
 }
 
 int stretto_context_allocate_shared(stretto_context* context, uint64_t num_bytes,
@@ -182,6 +191,12 @@ int stretto_operation_reason(const stretto_operation* operation, int64_t rows,
                              const char** reason) {
   return guarded([&] {
     require(reason, "reason") = keep(0, require(operation, "operation").operation.reason(rows));
+  });
+}
+
+int stretto_operation_workspace(const stretto_operation* operation, uint64_t* num_bytes) {
+  return guarded([&] {
+    require(num_bytes, "num_bytes") = require(operation, "operation").operation.workspace_bytes();
   });
 }
 

@@ -192,7 +192,8 @@ class Race {
       if (!has_room) ++times.no_room;
       return !has_room;
     });
-    if (most > 0) workspace_ = std::make_unique<Workspace>(fabric_, most);
+    if (most > 0)
+      workspace_ = std::make_unique<Workspace>(fabric_, WorkspaceSize{most, WorkspaceGrowth::none});
     room_ -= most;
   }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "stretto/error.h"
 
 namespace stretto::runtime {
@@ -11,9 +13,19 @@ constexpr uint64_t kNobody = ~uint64_t{0};  // no plan's
 
 }  // namespace
 
-Workspace::Workspace(fabric::Fabric& fabric, size_t num_bytes)
-    : fabric_(fabric), limit_(num_bytes) {
-  if (limit_ > 0) grow(limit_);
+size_t next_piece(const WorkspaceSize& size, size_t largest, size_t needed) {
+  if (size.growth == WorkspaceGrowth::none) {
+    throw UsageError(
+        fmt::format("a plan needs {} bytes between ranks, and the context's workspace has {}: make "
+                    "it larger, let it grow, or let each operation have its own",
+                    needed, size.num_bytes));
+  }
+  return size.growth == WorkspaceGrowth::exact ? needed : std::max(needed, 2 * largest);
+}
+
+Workspace::Workspace(fabric::Fabric& fabric, const WorkspaceSize& size)
+    : fabric_(fabric), size_(size) {
+  if (size.num_bytes > 0) grow(size.num_bytes);
 }
 
 fabric::Region& Workspace::grow(size_t num_bytes) {
@@ -22,14 +34,9 @@ fabric::Region& Workspace::grow(size_t num_bytes) {
 }
 
 const fabric::Region& Workspace::take(size_t num_bytes) {
-  if (!regions_.empty() && regions_.back()->num_bytes() >= num_bytes) return *regions_.back();
-  if (limit_ > 0) {
-    throw UsageError(
-        fmt::format("a plan needs {} bytes between ranks, and the context's workspace has {}: make "
-                    "it larger, or let each operation have its own",
-                    num_bytes, limit_));
-  }
-  return grow(num_bytes);
+  const size_t largest = regions_.empty() ? 0 : regions_.back()->num_bytes();
+  if (largest >= num_bytes) return *regions_.back();
+  return grow(next_piece(size_, largest, num_bytes));
 }
 
 size_t Workspace::num_bytes() const {

@@ -16,13 +16,27 @@
 
 namespace stretto::runtime {
 
+// What a workspace does where a plan needs more than it has: takes as much as the plan needs, or at
+// least twice what its largest piece has, so that plans of all sizes in any order take no more than
+// four times what the largest needs.
+enum class WorkspaceGrowth : uint8_t { none, exact, doubles };
+
+struct WorkspaceSize {
+  size_t num_bytes = 0;  // of every rank, at first
+  WorkspaceGrowth growth = WorkspaceGrowth::exact;
+};
+
+// How large the next piece is; throws UsageError where there is none.
+size_t next_piece(const WorkspaceSize& size, size_t largest, size_t needed);
+
 class Workspace {
  public:
-  // `num_bytes`: of every rank, and no plan may need more; 0: as many as the largest plan needs.
-  Workspace(fabric::Fabric& fabric, size_t num_bytes = 0);
+  // Collective.
+  Workspace(fabric::Fabric& fabric, const WorkspaceSize& size = {});
 
   // Collective. Memory for a plan; where there was less, another piece, which later plans use too.
-  // Throws UsageError where a fixed size is too small, SystemError.
+  // Earlier plans keep theirs, which graphs and other ranks know. Throws UsageError where the size
+  // is fixed and too small, SystemError.
   const fabric::Region& take(size_t num_bytes);
   // All that it holds of this rank's GPU.
   size_t num_bytes() const;
@@ -31,7 +45,7 @@ class Workspace {
   fabric::Region& grow(size_t num_bytes);
 
   fabric::Fabric& fabric_;
-  size_t limit_;
+  WorkspaceSize size_;
   std::vector<std::unique_ptr<fabric::Region>> regions_;  // each larger than those before
 };
 

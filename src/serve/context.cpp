@@ -18,9 +18,8 @@ constexpr double kUsualBudgetMs = 100;
 
 }  // namespace
 
-Context::State::State(std::unique_ptr<fabric::Fabric> opened, double timeout_s,
-                      size_t workspace_bytes)
-    : timeout_ns(static_cast<uint64_t>(timeout_s * 1e9)),
+Context::State::State(std::unique_ptr<fabric::Fabric> opened, const ContextOptions& options)
+    : timeout_ns(static_cast<uint64_t>(options.timeout_s * 1e9)),
       fabric(std::move(opened)),
       kernels(compiler),
       results(*fabric),
@@ -29,6 +28,9 @@ Context::State::State(std::unique_ptr<fabric::Fabric> opened, double timeout_s,
       machine(default_machine(fabric->ranks())),
       call_graphs(static_cast<size_t>(fabric->num_local())),
       memory(static_cast<size_t>(fabric->num_local())) {
+  fabric->group().require_same("the options of a context",
+                               fmt::format("workspace_bytes={} workspace_grows={}",
+                                           options.workspace_bytes, options.workspace_grows));
   machine.gpu = fabric->device(fabric->first_rank()).name();
   for (int rank = fabric->first_rank(); rank < fabric->first_rank() + fabric->num_local(); ++rank) {
     fabric->device(rank).make_current();
@@ -38,7 +40,10 @@ Context::State::State(std::unique_ptr<fabric::Fabric> opened, double timeout_s,
   learning = std::make_unique<Learning>(Learning::Of{*fabric, compiler, kernels, machine, tuning,
                                                      timeout_ns, [this] { return why_not_wait(); }},
                                         default_budget_ms());
-  if (workspace_bytes > 0) workspace = make_workspace(workspace_bytes, false);
+  if (options.workspace_bytes == 0 && !options.workspace_grows) return;
+  const auto growth =
+      options.workspace_grows ? runtime::WorkspaceGrowth::doubles : runtime::WorkspaceGrowth::none;
+  workspace = make_workspace({options.workspace_bytes, growth}, false);
 }
 
 // What ranks that share GPUs take is of no use to anybody, unless someone asks for it.
@@ -61,9 +66,9 @@ std::string Context::State::why_not_wait() const {
   return "";
 }
 
-std::unique_ptr<OperationWorkspace> Context::State::make_workspace(size_t num_bytes,
-                                                                   bool of_one_plan) {
-  return std::make_unique<OperationWorkspace>(*fabric, kernels, timeout_ns, num_bytes, of_one_plan);
+std::unique_ptr<OperationWorkspace> Context::State::make_workspace(
+    const runtime::WorkspaceSize& size, bool of_one_plan) {
+  return std::make_unique<OperationWorkspace>(*fabric, kernels, timeout_ns, size, of_one_plan);
 }
 
 Context::State::~State() {
@@ -112,17 +117,16 @@ void require_sizes(int ranks, double timeout_s) {
 
 }  // namespace
 
-Context::Context(int ranks, double timeout_s, size_t workspace_bytes) {
-  require_sizes(ranks, timeout_s);
-  state_ = std::make_unique<State>(fabric::open_fabric(ranks, std::nullopt, timeout_s), timeout_s,
-                                   workspace_bytes);
+Context::Context(int ranks, const ContextOptions& options) {
+  require_sizes(ranks, options.timeout_s);
+  state_ =
+      std::make_unique<State>(fabric::open_fabric(ranks, std::nullopt, options.timeout_s), options);
 }
 
-Context::Context(const JobRank& job, double timeout_s, size_t workspace_bytes) {
-  require_sizes(job.ranks, timeout_s);
-  state_ =
-      std::make_unique<State>(fabric::join({job.rank, job.ranks, job.gpu, job.exchange}, timeout_s),
-                              timeout_s, workspace_bytes);
+Context::Context(const JobRank& job, const ContextOptions& options) {
+  require_sizes(job.ranks, options.timeout_s);
+  state_ = std::make_unique<State>(
+      fabric::join({job.rank, job.ranks, job.gpu, job.exchange}, options.timeout_s), options);
 }
 
 // What a fork has of it is the first process's.
@@ -134,6 +138,9 @@ int Context::ranks() const { return state_->fabric->ranks(); }
 int Context::first_rank() const { return state_->fabric->first_rank(); }
 int Context::num_local() const { return state_->fabric->num_local(); }
 int Context::gpu(int rank) const { return state_->device(rank).index(); }
+size_t Context::workspace_bytes() const {
+  return state_->workspace ? state_->workspace->memory().num_bytes() : 0;
+}
 void Context::make_current(int rank) const { state_->device(rank).make_current(); }
 GpuStream Context::stream(int rank) const { return state_->streams[state_->local(rank)]->handle(); }
 

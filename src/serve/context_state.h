@@ -23,11 +23,12 @@
 namespace stretto {
 
 struct Context::State {
-  State(std::unique_ptr<fabric::Fabric> opened, double timeout_s, size_t workspace_bytes);
+  State(std::unique_ptr<fabric::Fabric> opened, const ContextOptions& options);
   ~State();
 
   // Collective.
-  std::unique_ptr<OperationWorkspace> make_workspace(size_t num_bytes, bool of_one_plan);
+  std::unique_ptr<OperationWorkspace> make_workspace(const runtime::WorkspaceSize& size,
+                                                     bool of_one_plan);
 
   double default_budget_ms() const;
   // A stream of this process, as far as the context knows it, is being captured: what waits for a

@@ -61,7 +61,7 @@ Operation::State::State(Context::State& of, const Operator& asked, const Operati
       max_rows(asked.rows()),
       op(largest(asked, of.fabric->ranks(), of.machine, with.rows)),
       options(with),
-      own_workspace(of.workspace ? nullptr : of.make_workspace(0, with.rows == RowCount::fixed)),
+      own_workspace(of.workspace ? nullptr : of.make_workspace({}, with.rows == RowCount::fixed)),
       workspace(of.workspace ? *of.workspace : *own_workspace),
       told_failures(workspace.failures()) {
   context.is_captured[this] = [this] {
@@ -154,6 +154,7 @@ void Operation::State::make(Planned& made, const Operator& planned, AutoSchedule
   if (options.schedule == "auto") how.if_not_proposed = IfNotProposed::take_first;
   made.runner =
       std::make_unique<runtime::PlanRunner>(made.plan, *context.fabric, context.kernels, how);
+  workspace.welcome(*made.runner);
   chosen = with_first_algorithms(std::move(chosen), made.runner->not_proposed());
   made.schedule = to_string(chosen.schedule);
   made.reason = std::move(chosen.reason);
@@ -229,6 +230,8 @@ void Operation::State::run(int rank, GpuStream stream, int64_t most, const runti
 void Operation::State::finish() {
   const cuda::BesideCaptures beside;
   for_each_runner([](const runtime::PlanRunner& runner) { runner.require_no_capture(); });
+  // Where operations share the workspace, another's run may have been the last behind a fence.
+  if (const runtime::PlanRunner* fence = workspace.fence()) fence->require_no_capture();
   std::string problem;
   const auto finish_one = [&](runtime::PlanRunner& runner) {
     try {

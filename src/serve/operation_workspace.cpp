@@ -13,22 +13,29 @@ Operator operator_of(int ranks) {
 }  // namespace
 
 OperationWorkspace::OperationWorkspace(fabric::Fabric& fabric, runtime::KernelStore& kernels,
-                                       uint64_t timeout_ns, size_t num_bytes, bool of_one_plan)
-    : first_rank_(fabric.first_rank()),
-      memory_(fabric, num_bytes),
+                                       uint64_t timeout_ns, const runtime::WorkspaceSize& size,
+                                       bool of_one_plan)
+    : fabric_(fabric),
+      kernels_(kernels),
+      timeout_ns_(timeout_ns),
+      of_one_plan_(of_one_plan),
+      memory_(fabric, size),
       turns_(static_cast<size_t>(fabric.num_local())),
       plan_(runtime::fence_plan(operator_of(fabric.ranks()),
-                                fabric.device(fabric.first_rank()).num_sms())) {
-  if (of_one_plan) return;
+                                fabric.device(fabric.first_rank()).num_sms())) {}
+
+// Before the plan's first run: a graph that holds it may be launched behind any later plan's.
+void OperationWorkspace::welcome(const runtime::PlanRunner& runner) {
+  if (of_one_plan_ || fence_ || runner.memory().shared_bytes() == 0) return;
   runtime::RunnerOptions options;
-  options.timeout_ns = timeout_ns;
-  fence_ = std::make_unique<runtime::PlanRunner>(plan_, fabric, kernels, options);
+  options.timeout_ns = timeout_ns_;
+  fence_ = std::make_unique<runtime::PlanRunner>(plan_, fabric_, kernels_, options);
 }
 
 void OperationWorkspace::enter(int rank, cuda::StreamHandle stream,
                                const runtime::PlanRunner& runner) {
   if (!fence_ || runner.memory().shared_bytes() == 0) return;
-  const auto local = static_cast<size_t>(rank - first_rank_);
+  const auto local = static_cast<size_t>(rank - fabric_.first_rank());
   const std::optional<uint64_t> capture = cuda::Stream(stream).capture();
   // Noted last: where the fence is refused, the next run needs it all the same.
   if (turns_[local].needs_fence(runner.id(), capture)) fence_->enqueue(rank, stream);

@@ -11,11 +11,13 @@ namespace stretto {
 
 class OperationWorkspace {
  public:
-  // Collective. `num_bytes` as of Workspace. One that a single plan uses has no fence.
+  // Collective. One that a single plan uses has no fence.
   OperationWorkspace(fabric::Fabric& fabric, runtime::KernelStore& kernels, uint64_t timeout_ns,
-                     size_t num_bytes, bool of_one_plan);
+                     const runtime::WorkspaceSize& size, bool of_one_plan);
 
   runtime::Workspace& memory() { return memory_; }
+  // Collective. A plan has been made, whose runs may take turns with others' now.
+  void welcome(const runtime::PlanRunner& runner);
   // Before a run of `runner` on a stream of the rank, whose GPU is current.
   void enter(int rank, cuda::StreamHandle stream, const runtime::PlanRunner& runner);
   // Of the fences; null: there are none.
@@ -33,11 +35,14 @@ class OperationWorkspace {
   void forget_turns();
 
  private:
-  int first_rank_;
+  fabric::Fabric& fabric_;
+  runtime::KernelStore& kernels_;
+  const uint64_t timeout_ns_;
+  const bool of_one_plan_;
   runtime::Workspace memory_;
   std::vector<runtime::WorkspaceTurns> turns_;  // by local rank
   Plan plan_;                                   // the fence
-  std::unique_ptr<runtime::PlanRunner> fence_;
+  std::unique_ptr<runtime::PlanRunner> fence_;  // once a plan has memory here
   uint64_t failures_ = 0;
   std::string last_failure_;
 };

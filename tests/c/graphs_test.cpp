@@ -28,6 +28,41 @@ TEST(COperationsOfGraphs, OverADriverThatRunsNothing) {
       "STRETTO_MEASURE_MS=0 STUB_GPUS='NVIDIA H200:132:9.0'",
       STRETTO_STUBS);
   EXPECT_EQ(run_inside(stub, "COperationsInTheStub.TakeGraphs"), 0);
+  EXPECT_EQ(run_inside(stub, "COperationsInTheStub.ShareAWorkspace"), 0);
+}
+
+// What an older caller's request does not have is 0.
+TEST(COperationsInTheStub, ShareAWorkspace) {
+  if (is_outside()) GTEST_SKIP() << "a part of COperationsOfGraphs";
+  const auto workspace_of = [](size_t size_of_request) {
+    stretto_context_request opened = {};
+    opened.size = size_of_request;
+    opened.timeout_s = 1;
+    opened.ranks = 1;
+    opened.workspace_bytes = 3 << 20;
+    opened.workspace_grows = 1;
+    stretto_context* context = nullptr;
+    EXPECT_EQ(stretto_context_open(&opened, &context), STRETTO_GOOD) << stretto_last_error();
+    uint64_t of_all = 0, of_one = 0;
+    EXPECT_EQ(stretto_context_workspace(context, &of_all), STRETTO_GOOD);
+    const stretto_operator op = {sizeof op, "gemm-rs", nullptr, "m=256 n=512 k=512", 1, "bf16"};
+    stretto_operation_request request = {};
+    request.size = sizeof request;
+    request.op = &op;
+    request.schedule = "tiles";
+    stretto_operation* operation = nullptr;
+    EXPECT_EQ(stretto_operation_make(context, &request, &operation), STRETTO_GOOD);
+    EXPECT_EQ(stretto_operation_workspace(operation, &of_one), STRETTO_GOOD);
+    EXPECT_EQ(of_one, of_all);
+    EXPECT_EQ(stretto_operation_close(operation), STRETTO_GOOD);
+    EXPECT_EQ(stretto_context_close(context), STRETTO_GOOD);
+    return of_all;
+  };
+  EXPECT_EQ(workspace_of(sizeof(stretto_context_request)), size_t{3} << 20);
+  EXPECT_EQ(workspace_of(offsetof(stretto_context_request, workspace_bytes)), 0U);
+  uint64_t bytes = 0;
+  EXPECT_EQ(stretto_context_workspace(nullptr, &bytes), STRETTO_BAD_USAGE);
+  EXPECT_EQ(stretto_operation_workspace(nullptr, &bytes), STRETTO_BAD_USAGE);
 }
 
 TEST(COperationsInTheStub, TakeGraphs) {

@@ -5,6 +5,8 @@
 #include <iostream>
 
 #include "run/between_ranks.h"
+#include "run/workspace.h"
+#include "stretto/error.h"
 #include "stretto/lower.h"
 
 namespace stretto::runtime {
@@ -20,6 +22,17 @@ constexpr Linear kLinears[] = {
     {kAgGemm, 10240, 8192}, {kGemmRs, 8192, 8192}, {kAgGemm, 57344, 8192}, {kGemmRs, 8192, 28672}};
 constexpr int64_t kRows = 8192;
 constexpr size_t kMiB = size_t{1} << 20;
+
+// What plans that come in this order make a workspace that begins with nothing grow to.
+size_t grown_by(const std::vector<size_t>& plans) {
+  size_t all = 0, largest = 0;
+  for (const size_t needed : plans) {
+    if (largest >= needed) continue;
+    largest = next_piece({0, WorkspaceGrowth::doubles}, largest, needed);
+    all += largest;
+  }
+  return all;
+}
 
 class WorkspaceOf : public testing::TestWithParam<int> {};
 
@@ -40,6 +53,42 @@ TEST_P(WorkspaceOf, ALargeModelIsTwoGiBAtTheMost) {
   EXPECT_LE(of_each + slots, 2048 * kMiB);
   EXPECT_GT(slots, 0u);
   EXPECT_GT(of_all, 0u);
+}
+
+// stretto.torch has an operation for each power of two of rows, and a workspace that grows.
+TEST_P(WorkspaceOf, PyTorchsRoomsTakeWhatTheLargestNeeds) {
+  const int ranks = GetParam();
+  const Machine machine = default_machine(ranks);
+  const Tuning tuning = shipped_tuning();
+  std::vector<size_t> rooms;  // ascending
+  for (int64_t rows = 256; rows <= kRows; rows *= 2) {
+    for (const Linear& linear : kLinears) {
+      const BetweenRanks bytes = of_operation(memory_of_buckets(
+          {linear.kind, rows, linear.n, linear.k, ranks, DType::bf16}, machine, tuning));
+      rooms.push_back(bytes.workspace);
+    }
+  }
+  size_t of_each = 0;
+  for (const size_t bytes : rooms) of_each += bytes;
+  const size_t largest = *std::max_element(rooms.begin(), rooms.end());
+  const size_t rising = grown_by(rooms);
+  std::reverse(rooms.begin(), rooms.end());
+  const size_t falling = grown_by(rooms);
+  std::cout << ranks << " ranks: " << of_each / kMiB << " MiB, each room its own; "
+            << falling / kMiB << " MiB in turns, the largest first, " << rising / kMiB
+            << " MiB the smallest first\n";
+  EXPECT_EQ(falling, largest);
+  EXPECT_LE(rising, 2 * largest);
+  EXPECT_EQ(largest, 256 * kMiB);
+}
+
+TEST(Workspace, GrowsToFourTimesWhatTheLargestPlanNeedsAtTheMost) {
+  std::vector<size_t> rising;
+  for (size_t needed = 1000; needed < 5000; needed += 7) rising.push_back(needed);
+  EXPECT_LE(grown_by(rising), 4 * rising.back());
+  EXPECT_EQ(grown_by({5000, 1000, 5000, 3000}), 5000u);
+  EXPECT_EQ(next_piece({}, 4000, 5000), 5000u);
+  EXPECT_THROW(next_piece({4000, WorkspaceGrowth::none}, 4000, 5000), UsageError);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, WorkspaceOf, testing::Values(2, 4, 8),

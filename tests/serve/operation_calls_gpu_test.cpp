@@ -176,7 +176,7 @@ TEST_P(OperationOnGpus, GoesOnAfterARankThatDidNotCome) {
 
 // Operations on one workspace: what ran behind a fence that failed is useless, whosever it is.
 TEST_P(OperationOnGpus, AFenceThatFailedIsToldToEveryOperation) {
-  Context context(ranks_, 1, size_t{64} << 20);
+  Context context(ranks_, {.timeout_s = 1, .workspace_bytes = size_t{64} << 20});
   const ProductShape shape{kGemmRs, 512, 512, DType::bf16};
   const OperationOptions tiles{.schedule = "tiles", .rows = RowCount::fixed};
   OperationOnMemory first(context, shape, 512, tiles), second(context, shape, 512, tiles);

@@ -6,9 +6,11 @@
 //   STUB_DRIVER=13000        what the driver says that it is
 //   STUB_ELAPSED_MS=0.5      between any two events; 0 when unset
 //   STUB_CAPTURES=1          a stream that waits for the default one is being captured
+//   STUB_LAUNCHES=FILE       a line for each launch, "kernel blocks"
 //   STUB_EXPIRES=1           the first wait of a GEMM kernel ends by its deadline
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -182,6 +184,12 @@ Result cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle function, voi
                         void**) {
   if (!variable("STUB_EXPIRES").empty() && function == function_of("stretto_gemm")) {
     expire_first_wait(*static_cast<const device::GemmParams*>(arguments[0]), config->grid_x);
+  }
+  if (const std::string file = variable("STUB_LAUNCHES"); !file.empty()) {
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    std::ofstream(file, std::ios::app)
+        << reinterpret_cast<const char*>(function) << ' ' << config->grid_x << '\n';
   }
   return stub_answer("cuLaunchKernelEx");
 }

@@ -25,6 +25,7 @@ def from_bytes(data, shape, dtype):
 
 class Engine:
     TYPES = ("bf16", "fp16", "fp32")
+    workspace_bytes = 0
 
     def __init__(self, group):
         self._group = group

@@ -95,6 +95,14 @@ class Engine:
         return [one for by_rows in list(self._operations.values()) for one in list(by_rows.values())
                 if not isinstance(one, str)]
 
+    @property
+    def workspace_bytes(self):
+        if self._context is None:
+            return 0
+        if self._group.options.workspace_grows or self._group.options.workspace_bytes:
+            return self._context.workspace_bytes
+        return sum(operation.workspace_bytes for operation in self._made())
+
     def close(self):
         _records.forget()  # calls know operations
         if self._context is not None:
@@ -202,7 +210,8 @@ class Engine:
 
         try:
             context = stretto.Context(group.options.timeout_s, rank=group.rank, ranks=group.ranks, gpu=gpu,
-                                      exchange=exchange)
+                                      exchange=exchange, workspace_bytes=group.options.workspace_bytes,
+                                      workspace_grows=group.options.workspace_grows)
             group.meeting.agree("context", {})  # so that all have heard what is forgotten
         except BaseException:
             group.meeting.begin()

@@ -12,7 +12,7 @@ from torch.distributed import distributed_c10d as c10d
 
 import stretto
 
-from .._library import budget
+from .._library import budget, num_bytes
 from ._meeting import Meeting
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -25,6 +25,8 @@ class Options:
     fallback: bool = True
     compare: bool = False
     measure_ms: Optional[float] = None
+    workspace_bytes: int = 0
+    workspace_grows: bool = True
 
 
 class Group:
@@ -68,6 +70,11 @@ class Group:
         """
         return "; ".join(dict.fromkeys(what for engine in list(self.engines.values()) for what in engine.errors()))
 
+    @property
+    def workspace_bytes(self) -> int:
+        """Of this GPU, what lies between ranks for all calls so far. On CPUs 0."""
+        return sum(engine.workspace_bytes for engine in self.engines.values())
+
     def close(self) -> None:
         """Collective. Frees what the group has; its name may be given to init() again."""
         _forget(self)
@@ -80,11 +87,12 @@ class Group:
 
 
 def options_of(timeout_s: float, schedule: str, fallback: bool, compare: bool,
-               measure_ms: Optional[float] = None) -> Options:
+               measure_ms: Optional[float] = None, workspace_bytes: int = 0, workspace_grows: bool = True) -> Options:
     """Raises ValueError. Whether a schedule can serve an operator is seen at its call; whether it is one, here."""
     if not isinstance(timeout_s, (int, float)) or not 0 < timeout_s <= 3600:
         raise ValueError(f"timeout_s is {timeout_s!r}; seconds above 0, at most 3600, were expected")
     budget(measure_ms)  # raises what is wrong with it
+    size = num_bytes(workspace_bytes, "workspace_bytes")
     if not isinstance(schedule, str):
         raise ValueError(f"schedule is {schedule!r}; a text as 'auto' or 'tiles' was expected")
     if schedule not in ("auto", "tiles"):
@@ -94,7 +102,7 @@ def options_of(timeout_s: float, schedule: str, fallback: bool, compare: bool,
             # It may be one for other operators.
             if not f"{error}".startswith(("this schedule cannot serve", "unknown segment")):
                 raise
-    return Options(float(timeout_s), schedule, bool(fallback), bool(compare), measure_ms)
+    return Options(float(timeout_s), schedule, bool(fallback), bool(compare), measure_ms, size, bool(workspace_grows))
 
 
 GroupLike = Any  # None, a name, a Group, a ProcessGroup or a DeviceMesh of one dimension
@@ -130,7 +138,8 @@ def group_name(group: GroupLike = None) -> str:
 
 
 def init(group: GroupLike = None, *, timeout_s: float = DEFAULT_TIMEOUT_S, schedule: str = "auto",
-         fallback: bool = True, compare: bool = False, measure_ms: Optional[float] = None) -> Group:
+         fallback: bool = True, compare: bool = False, measure_ms: Optional[float] = None,
+         workspace_bytes: int = 0, workspace_grows: bool = True) -> Group:
     """Makes a group known, with options. Collective over the group.
 
     group      a ProcessGroup, a DeviceMesh of one dimension, a name; None: the whole world
@@ -141,11 +150,14 @@ def init(group: GroupLike = None, *, timeout_s: float = DEFAULT_TIMEOUT_S, sched
                kind only. To find what ranks do differently: each call then waits for all of them
     measure_ms on GPUs, as Operation has it: how long the first call of a shape may time schedules where "auto" is not
                sure; 0: never; None: as STRETTO_MEASURE_MS says
+    workspace_bytes, workspace_grows
+               on GPUs, as Context has them: one workspace for all calls, of so many bytes at first, that takes more
+               where a call needs more. False: what needs more is PyTorch's; with 0 each operation has its own
 
     Groups that are never given to init() are made with these defaults at their first call. Raises
     ValueError, and RuntimeError that names the ranks which do not come.
     """
-    options = options_of(timeout_s, schedule, fallback, compare, measure_ms)
+    options = options_of(timeout_s, schedule, fallback, compare, measure_ms, workspace_bytes, workspace_grows)
     name = group_name(group)
     with _lock:
         known = _known(name)

@@ -19,8 +19,8 @@ class Threads:
     """
 
     def __init__(self, ranks: int, *, timeout_s: float = groups.DEFAULT_TIMEOUT_S,
-                 schedule: str = "auto", fallback: bool = True, compare: bool = False):
-        options, store = groups.options_of(timeout_s, schedule, fallback, compare), dist.HashStore()
+                 schedule: str = "auto", fallback: bool = True, compare: bool = False, **of_gpus):
+        options, store = groups.options_of(timeout_s, schedule, fallback, compare, **of_gpus), dist.HashStore()
         number = next(_numbers)
         self.groups = [groups.register(groups.Group(f"threads-{number}.{rank}", rank, ranks, store, options))
                        for rank in range(ranks)]

@@ -18,6 +18,7 @@ class Operation:
     made = []
     refusal = failure = ""
     per_graph = 1
+    workspace_bytes = 100
 
     def __init__(self, context, operator, **options):
         if self.refusal:
@@ -59,15 +60,16 @@ class Calls(unittest.TestCase):
             self.addCleanup(one.stop)
 
     def context(self, timeout_s, **named):
+        named.setdefault("workspace_bytes", 0)
         made = types.SimpleNamespace(timeout_s=timeout_s, closed=False, **named)
         made.close = lambda: setattr(made, "closed", True)
         made.everyone = named["exchange"](b"secret %d" % named["rank"])
         self.contexts.append(made)
         return made
 
-    def engine(self, schedule="auto"):
+    def engine(self, schedule="auto", **options):
         """Of a group of one rank."""
-        threads = st.Threads(1, timeout_s=60, schedule=schedule)
+        threads = st.Threads(1, timeout_s=60, schedule=schedule, **options)
         self.addCleanup(threads.close)
         return _gpu.Engine(threads.groups[0])
 
@@ -84,6 +86,24 @@ class Calls(unittest.TestCase):
                          [(0, 2, 60.0), (1, 2, 60.0)])
         for one in self.contexts:
             self.assertEqual(one.everyone, [b"secret 0", b"secret 1"])
+
+    def test_all_calls_share_a_workspace_that_grows(self):
+        for options, given, held in (({}, (0, True), 0), ({"workspace_bytes": 1 << 20}, (1 << 20, True), 1 << 20),
+                                     ({"workspace_bytes": 1 << 20, "workspace_grows": False}, (1 << 20, False), 1 << 20),
+                                     ({"workspace_grows": False}, (0, False), 200)):
+            engine = self.engine(**options)
+            self.assertEqual(engine.workspace_bytes, 0)
+            for rows in (4, 300):
+                engine.run(self.call(rows), "bf16", {})
+            made = self.contexts[-1]
+            self.assertEqual((made.workspace_bytes, made.workspace_grows), given)
+            self.assertEqual(engine.workspace_bytes, held)
+
+    def test_what_the_workspace_has_no_room_for_is_not_served(self):
+        engine = self.engine(workspace_bytes=64, workspace_grows=False)
+        with mock.patch.object(Operation, "refusal", "a plan needs 128 bytes between ranks"):
+            with self.assertRaisesRegex(NotServed, "a plan needs 128 bytes between ranks"):
+                engine.run(self.call(), "bf16", {})
 
     def test_ranks_on_several_machines_are_not_served(self):
         def program(message):

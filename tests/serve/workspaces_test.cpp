@@ -1,0 +1,105 @@
+// A workspace that operations of a context share: how large it is, what refuses, and that runs of
+// different plans on it have a fence between them; in the stub of the driver.
+#include <gmock/gmock.h>
+
+#include <memory>
+
+#include "run/plan_memory.h"
+#include "stretto/context.h"
+#include "stretto/error.h"
+#include "stretto/lower.h"
+#include "stub_launches.h"
+
+namespace stretto {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kFew = 1024, kMany = 4096;
+const OperationOptions kTiles{.schedule = "tiles", .rows = RowCount::fixed};
+
+Segment product(int64_t rows) { return {kGemmRs, rows, 1024, 1024, 2, DType::bf16}; }
+
+size_t bytes_of(int64_t rows) {
+  const Machine machine = default_machine(2);
+  return runtime::bytes_between_ranks(
+      lower(product(rows), find_preset("tiles").make(product(rows), machine), machine));
+}
+
+void run_on_both(const Context& context, Operation& operation, const TensorMemory& memory,
+                 int64_t rows) {
+  for (int rank = 0; rank < 2; ++rank) {
+    operation.run(rank, context.stream(rank), rows, memory.of(rank));
+  }
+}
+
+TEST(Workspaces, OfAllOperations) {
+  for (const char* test : {"WorkspaceInTheStub.GrowsWherePlansNeedMore",
+                           "WorkspaceInTheStub.OfAFixedSizeRefusesLargerPlans",
+                           "WorkspaceInTheStub.HasAFenceBetweenOperations"}) {
+    EXPECT_EQ(run_inside(in_the_stub(), test), 0) << test;
+  }
+}
+
+TEST(WorkspaceInTheStub, GrowsWherePlansNeedMore) {
+  STRETTO_INSIDE_THE_STUB();
+  Context context(2, {.timeout_s = 1, .workspace_grows = true});
+  EXPECT_EQ(context.workspace_bytes(), 0u);
+  Operation few(context, product(kFew), kTiles);
+  EXPECT_EQ(context.workspace_bytes(), bytes_of(kFew));
+  const TensorMemory memory(context, few);
+  run_on_both(context, few, memory, kFew);
+  Operation many(context, product(kMany), kTiles);
+  EXPECT_EQ(context.workspace_bytes(), bytes_of(kFew) + bytes_of(kMany));
+  run_on_both(context, few, memory, kFew);
+  Operation as_many(context, product(kMany), kTiles);
+  Operation fewer(context, product(kFew / 2), kTiles);
+  EXPECT_EQ(context.workspace_bytes(), bytes_of(kFew) + bytes_of(kMany));
+  EXPECT_EQ(fewer.workspace_bytes(), context.workspace_bytes());
+  few.finish();
+}
+
+TEST(WorkspaceInTheStub, OfAFixedSizeRefusesLargerPlans) {
+  STRETTO_INSIDE_THE_STUB();
+  const size_t size = bytes_of(kFew);
+  Context context(2, {.timeout_s = 1, .workspace_bytes = size});
+  Operation few(context, product(kFew), kTiles);
+  try {
+    Operation(context, product(kMany), kTiles);
+    ADD_FAILURE() << "nothing was refused";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr(fmt::format("a plan needs {} bytes between ranks, and the context's "
+                                      "workspace has {}: make it larger",
+                                      bytes_of(kMany), size)));
+  }
+  EXPECT_EQ(context.workspace_bytes(), size);
+}
+
+// The kernel of a fence has a block, those of runs have many.
+int num_fences() {
+  int fences = 0;
+  for (const StubLaunch& one : stub_launches())
+    fences += one.kernel == "stretto_mover" && one.blocks == 1;
+  return fences;
+}
+
+TEST(WorkspaceInTheStub, HasAFenceBetweenOperations) {
+  STRETTO_INSIDE_THE_STUB();
+  for (const bool is_shared : {true, false}) {
+    Context context(2, {.timeout_s = 1, .workspace_grows = is_shared});
+    Operation one(context, product(kFew), kTiles), other(context, product(kMany), kTiles);
+    const TensorMemory of_one(context, one), of_other(context, other);
+    num_fences();
+    run_on_both(context, one, of_one, kFew);
+    run_on_both(context, one, of_one, kFew);
+    EXPECT_EQ(num_fences(), 0);
+    run_on_both(context, other, of_other, kMany);
+    EXPECT_EQ(num_fences(), is_shared ? 2 : 0);
+    run_on_both(context, one, of_one, kFew);
+    EXPECT_EQ(num_fences(), is_shared ? 2 : 0);
+  }
+}
+
+}  // namespace
+}  // namespace stretto
