@@ -5,6 +5,8 @@
 #include <tuple>
 
 #include "tune/nearness.h"
+#include "tune/phased_gathers.h"
+#include "tune/refit.h"
 #include "tune/usual_schedules.h"
 
 namespace stretto {
@@ -122,23 +124,48 @@ double correction(const Schedule& schedule, const std::vector<Witness>& witnesse
   return std::exp(own.value());
 }
 
+class Candidates {
+ public:
+  explicit Candidates(std::vector<Schedule> usual) : found_(std::move(usual)) {}
+
+  void add(const Schedule& schedule) {
+    const auto is_same = [&](const Schedule& known) {
+      return comparable(known) == comparable(schedule);
+    };
+    if (std::none_of(found_.begin(), found_.end(), is_same)) found_.push_back(schedule);
+  }
+  std::vector<Schedule> take() { return std::move(found_); }
+
+ private:
+  std::vector<Schedule> found_;
+};
+
 std::vector<Schedule> candidates(const Segment& op, const Machine& machine, RowCount rows,
-                                 RowsFrom from, const std::vector<const TunedOperator*>& speaking) {
-  std::vector<Schedule> found = usual_schedules(op, machine, rows);
-  std::erase_if(found, [&](const Schedule& one) { return !serves_from(one, op, from); });
+                                 RowsFrom from, const std::vector<const TunedOperator*>& speaking,
+                                 Predictions& predictions) {
+  std::vector<Schedule> usual = usual_schedules(op, machine, rows);
+  std::erase_if(usual, [&](const Schedule& one) { return !serves_from(one, op, from); });
+  Candidates found(std::move(usual));
+  const bool is_refitted = !op.makes_terms() && op.m >= kFewRows;
   for (size_t i = 0; i < std::min(kProposing, speaking.size()); ++i) {
     const TunedOperator& tuned = *speaking[i];
     for (const Measured& measured : tuned.measured) {
       if (measured.time_us > kTooSlow * tuned.measured.front().time_us) break;
       const auto schedule = as_measured(tuned, measured, op, machine, rows, from);
       if (!schedule) continue;
-      const auto is_same = [&](const Schedule& known) {
-        return comparable(known) == comparable(*schedule);
-      };
-      if (std::none_of(found.begin(), found.end(), is_same)) found.push_back(*schedule);
+      found.add(*schedule);
+      if (!is_refitted) continue;
+      if (const auto fit = refitted(*schedule, op, machine)) found.add(*fit);
     }
   }
-  return found;
+  if (!is_refitted || speaking.empty()) return found.take();
+  std::vector<Candidate> phased = phased_gathers(op, machine, predictions);
+  phased.resize(std::min(phased.size(), kMostPhased));
+  for (Candidate& one : phased) {
+    one.schedule.rows = rows;
+    if (legal(op, one.schedule, machine).empty()) found.add(one.schedule);
+  }
+  return found.take();
 }
 
 }  // namespace
@@ -150,7 +177,8 @@ ExpectedNearby expected_nearby(const Segment& op, const Tuning& tuning, const Ma
   const double stretch =
       found.operators.empty() ? 1 : std::exp(kBeyond * beyond(op, found.operators));
   if (found.operators.size() > kSpeaking) found.operators.resize(kSpeaking);
-  const std::vector<Schedule> schedules = candidates(op, machine, rows, from, found.operators);
+  const std::vector<Schedule> schedules =
+      candidates(op, machine, rows, from, found.operators, predictions);
   std::vector<Witness> witnesses;
   for (const TunedOperator* tuned : found.operators) {
     witnesses.push_back(witness(*tuned, op, machine, rows, from, predictions));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "tune/predict.h"
 #include "tune/sweep.h"
 
 namespace stretto {
@@ -25,7 +24,8 @@ bool own_tiles_fill(const Segment& op, const Machine& machine) {
          machine.sms;
 }
 
-std::vector<Candidate> phased_gathers(const Segment& op, const Machine& machine) {
+std::vector<Candidate> phased_gathers(const Segment& op, const Machine& machine,
+                                      Predictions& predictions) {
   const bool short_k = op.k < kShortestPhase * kFirstPhases;
   if (op.makes_terms() || op.ranks == 1 || short_k || own_tiles_fill(op, machine)) return {};
   Sweep sweep(op, machine);
@@ -49,7 +49,7 @@ std::vector<Candidate> phased_gathers(const Segment& op, const Machine& machine)
     schedules.back().k_phases = kFirstPhases;
   }
   if (count == 0 || !legal(op, schedules.back(), machine).empty()) return {};
-  std::vector<double> predicted = predicted_us(op, schedules, machine);
+  std::vector<double> predicted = predictions.us(op, schedules);
   std::vector<Size> sizes;
   for (size_t i = 0; i < count; ++i) {
     sizes.push_back({{schedules[count + i], predicted[count + i]}, predicted[i]});
@@ -71,7 +71,7 @@ std::vector<Candidate> phased_gathers(const Segment& op, const Machine& machine)
         others.push_back(other);
       }
     }
-    predicted = predicted_us(op, others, machine);
+    predicted = predictions.us(op, others);
     for (size_t o = 0; o < others.size(); ++o) add({others[o], predicted[o]}, sizes[i]);
   }
   sort_by_prediction(found);

@@ -24,9 +24,13 @@ std::vector<Schedule> expected(const Segment& op, const Machine& machine, const 
 
 std::vector<Schedule> shortlist(const Segment& op, const Machine& machine, const Tuning& tuning,
                                 RowCount rows, size_t most, Predictions& predictions) {
-  const std::vector<Schedule> all = rows == RowCount::bucket
-                                        ? served_shortlist(op, machine, tuning)
-                                        : expected(op, machine, tuning, predictions);
+  return shortlist_of(rows == RowCount::bucket ? served_shortlist(op, machine, tuning)
+                                               : expected(op, machine, tuning, predictions),
+                      op, machine, rows, most);
+}
+
+std::vector<Schedule> shortlist_of(const std::vector<Schedule>& all, const Segment& op,
+                                   const Machine& machine, RowCount rows, size_t most) {
   std::vector<Schedule> found;
   const auto is_in = [&](const Schedule& one) {
     return std::find(found.begin(), found.end(), one) != found.end();

@@ -15,6 +15,10 @@ namespace stretto {
 std::vector<Schedule> shortlist(const Segment& op, const Machine& machine, const Tuning& tuning,
                                 RowCount rows, size_t most, Predictions& predictions);
 
+// The same of all that is expected, the fastest first.
+std::vector<Schedule> shortlist_of(const std::vector<Schedule>& all, const Segment& op,
+                                   const Machine& machine, RowCount rows, size_t most);
+
 // Of a bucket: all that is known to serve it, what is expected to be the fastest first.
 std::vector<Schedule> served_shortlist(const Segment& op, const Machine& machine,
                                        const Tuning& tuning);

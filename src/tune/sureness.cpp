@@ -14,7 +14,6 @@ namespace {
 // (tests/tune/sureness_test.cpp). With few rows low-latency collectives lead by far or by little;
 // with more, waves of tiles, power and caches decide, which neither neighbours nor the simulation
 // know well.
-constexpr int64_t kFewRows = 512;
 constexpr double kClearLead = 0.08;
 constexpr double kClear = 0.02, kFewAndClose = 0.08;
 constexpr double kNear = 0.08, kNearGather = 0.18, kFarOrNothing = 0.25;

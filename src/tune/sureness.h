@@ -8,6 +8,9 @@
 
 namespace stretto {
 
+// With fewer rows low-latency collectives lead, and waves of tiles decide little.
+inline constexpr int64_t kFewRows = 512;
+
 // By the spread of what was measured on the operator itself.
 Sureness sure_by_measurement(const Measured& measured);
 

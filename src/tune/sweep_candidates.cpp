@@ -48,9 +48,6 @@ constexpr int kPushers = 8;
 // K, and ranges of it are not too short; at most so many.
 constexpr size_t kMostSplits = 2;
 
-// Phases of K are measured where the simulation finds nothing faster; at most so many.
-constexpr size_t kMostPhased = 3;
-
 // NCCL on parts of the result is measured where the simulation finds nothing so much faster.
 constexpr double kClearlyFaster = 1.1;
 
@@ -157,7 +154,8 @@ std::vector<Candidate> sweep_candidates(const Segment& op, const Machine& machin
 
   sweep.require_some();
   const std::vector<Schedule>& schedules = sweep.schedules();
-  const std::vector<double> predicted = predicted_us(op, schedules, machine);
+  Predictions predictions(machine);
+  const std::vector<double> predicted = predictions.us(op, schedules);
   const double best = *std::min_element(predicted.begin(), predicted.end());
   const auto unsplit =
       static_cast<size_t>(std::find(schedules.begin(), schedules.end(), whole) - schedules.begin());
@@ -181,7 +179,8 @@ std::vector<Candidate> sweep_candidates(const Segment& op, const Machine& machin
     candidates.insert(candidates.end(), of.begin(), of.end());
   };
   add_best(split_ones, kMostSplits);
-  std::vector<Candidate> phased = phased_gathers(op, machine);
+  // Where the simulation finds nothing faster.
+  std::vector<Candidate> phased = phased_gathers(op, machine, predictions);
   std::erase_if(phased, [&](const Candidate& one) {
     const auto same = [&](const Candidate& other) { return other.schedule == one.schedule; };
     return one.predicted_us > best || std::any_of(candidates.begin(), candidates.end(), same);

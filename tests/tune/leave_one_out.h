@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "stretto/tune.h"
+#include "tune/sureness.h"
 
 namespace stretto {
 
 inline constexpr int64_t kMostRows = 2048;  // larger plans take too long for a test
-inline constexpr int64_t kFewRows = 512;
 
 struct Without {
   const char* name;

@@ -9,7 +9,7 @@
 #include <map>
 
 #include "tune/expected_schedule.h"
-#include "tune/nearness.h"
+#include "tune/near_measurements.h"
 #include "tune/shortlist.h"
 
 namespace stretto {
@@ -29,26 +29,49 @@ double fastest_us(const TunedOperator& tuned, const std::vector<Schedule>& short
 }
 
 struct Row {
-  Regrets chosen, measured;
+  Regrets chosen, measured, tried;
   int slower_than_library = 0;
 };
+
+const char* products_of(bool gathers) { return gathers ? "gathers" : "reductions"; }
+
+std::string name_of(const Segment& op) {
+  return fmt::format("{} | {}", products_of(op.kind == kAgGemm),
+                     op.m < kFewRows     ? fmt::format("< {}", kFewRows)
+                     : op.m <= kMostRows ? fmt::format("{} to {}", kFewRows, kMostRows)
+                                         : fmt::format("> {}", kMostRows));
+}
 
 std::string cells(const Regrets& of) {
   return fmt::format("{} | {:.1f} % | {:.1f} % | {:.1f} %", of.all.size(), 100 * of.median(),
                      100 * of.at(0.9), 100 * of.worst());
 }
 
-TEST(LeftOutModels, RegretIsSmallAndWhatIsSureIsSo) {
+// The shortlist as it were if nothing but what the operator's sweep tried were candidates.
+std::vector<Schedule> shortlist_of_tried(const TunedOperator& tuned, const Machine& machine,
+                                         const Tuning& left, Predictions& predictions) {
+  std::vector<Expectation> tried =
+      expected_nearby(tuned.op, left, machine, RowCount::fixed, RowsFrom::host, predictions)
+          .schedules;
+  std::erase_if(tried, [&](const Expectation& one) {
+    return measured_us(tuned, one.schedule, machine) == 0;
+  });
+  std::stable_sort(tried.begin(), tried.end(),
+                   [](const Expectation& a, const Expectation& b) { return a.us < b.us; });
+  std::vector<Schedule> schedules;
+  for (const Expectation& one : tried) schedules.push_back(one.schedule);
+  return shortlist_of(schedules, tuned.op, machine, RowCount::fixed, kShortlist);
+}
+
+void expect_small_regret(bool of_gathers) {
   const Machine machine = load_machine("h200x8");
-  std::vector<TunedOperator> all;
   const Tuning shipped = shipped_tuning();
-  for (const TunedOperator& tuned : shipped.operators()) {
-    if (tuned.op.m <= kMostRows) all.push_back(tuned);
-  }
+  const std::vector<TunedOperator>& all = shipped.operators();
   Predictions predictions(machine);
   std::map<std::string, Row> rows;
   std::map<double, Regrets> by_claim;  // by how sure the choice said it was
   for (const TunedOperator& tuned : all) {
+    if ((tuned.op.kind == kAgGemm) != of_gathers) continue;
     const Tuning left = without(all, kItsModel, tuned.op);
     const AutoSchedule chosen =
         expected_schedule(tuned.op, machine, left, RowCount::fixed, RowsFrom::host, predictions);
@@ -58,39 +81,47 @@ TEST(LeftOutModels, RegretIsSmallAndWhatIsSureIsSo) {
     EXPECT_EQ(measured.front(), chosen.schedule) << "what auto takes is measured too";
     const double best = fastest_measured_us(tuned, machine),
                  us = measured_us(tuned, chosen.schedule, machine);
-    Row& row = rows[fmt::format("{} | {} {}", tuned.op.kind == kAgGemm ? "gathers" : "reductions",
-                                tuned.op.m < kFewRows ? "<" : ">=", kFewRows)];
+    Row& row = rows[name_of(tuned.op)];
     row.chosen.add(us, best);
-    const double fastest = fastest_us(tuned, measured, machine);
     // A choice that says it is sure is not measured.
-    row.measured.add(chosen.sureness.is_sure() && us > 0 ? us : fastest, best);
+    const bool is_sure = chosen.sureness.is_sure() && us > 0;
+    row.measured.add(is_sure ? us : fastest_us(tuned, measured, machine), best);
+    const auto tried = shortlist_of_tried(tuned, machine, left, predictions);
+    row.tried.add(is_sure ? us : fastest_us(tuned, tried, machine), best);
     row.slower_than_library += us > 1.02 * tuned.library_us;
     by_claim[chosen.sureness.within].add(us, best);
   }
   fmt::print(
       "| products | M | choices measured | median | nine in ten | worst | after measuring | median "
-      "| nine in ten | worst | slower than cuBLAS and NCCL |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|\n");
+      "| nine in ten | worst | of what was tried | median | nine in ten | worst "
+      "| slower than cuBLAS and NCCL |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
   for (const auto& [name, row] : rows) {
-    fmt::print("| {} | {} | {} | {} |\n", name, cells(row.chosen), cells(row.measured),
-               row.slower_than_library);
-    EXPECT_LE(row.chosen.median(), 0.02) << name;
+    fmt::print("| {} | {} | {} | {} | {} |\n", name, cells(row.chosen), cells(row.measured),
+               cells(row.tried), row.slower_than_library);
+    EXPECT_LE(row.chosen.median(), 0.04) << name;
     EXPECT_LE(row.measured.median(), 0.02) << name;
-    // Of gathers of many rows a third of a shortlist was never measured, and counts as lost.
-    const bool is_sparse = name.starts_with("gathers | >=");
+    EXPECT_LE(row.tried.median(), 0.02) << name;
+    EXPECT_LE(row.tried.worst(), 0.08) << name;
+    // Of gathers of many rows nearly half of a shortlist was never measured, and counts as lost.
+    const bool is_sparse = of_gathers && name.find('<') == std::string::npos;
     EXPECT_LE(row.measured.at(0.9), is_sparse ? 0.1 : 0.02) << name;
     EXPECT_LE(row.measured.worst(), is_sparse ? 0.17 : 0.08) << name;
     EXPECT_EQ(row.slower_than_library, 0) << name;
   }
-  fmt::print("| said to be within | choices | were |\n|---|---|---|\n");
+  fmt::print("| products | said to be within | choices | were |\n|---|---|---|---|\n");
   for (const auto& [within, regrets] : by_claim) {
-    fmt::print("| {:.0f} % | {} | {:.0f} % |\n", 100 * within, regrets.all.size(),
-               100 * regrets.share_within(within));
+    fmt::print("| {} | {:.0f} % | {} | {:.0f} % |\n", products_of(of_gathers), 100 * within,
+               regrets.all.size(), 100 * regrets.share_within(within));
     // Nine in ten; of few a single one more.
     const double allowed = 0.1 + 1 / static_cast<double>(regrets.all.size());
     EXPECT_GE(regrets.share_within(within), 1 - allowed) << within;
   }
 }
+
+TEST(LeftOutModels, RegretOfGathersIsSmallAndWhatIsSureIsSo) { expect_small_regret(true); }
+
+TEST(LeftOutModels, RegretOfReductionsIsSmallAndWhatIsSureIsSo) { expect_small_regret(false); }
 
 }  // namespace
 }  // namespace stretto
