@@ -24,8 +24,13 @@ constexpr double kReach = 0.5;
 constexpr double kDoubt = 1.3, kWeightOfDoubt = 1;
 
 // Up to so many rows cuBLAS and low-latency collectives were the fastest of what serves on nearly
-// all that was measured, of each size and number of ranks; gathers lose little to them a while on.
-int64_t few_rows(const Segment& op) { return op.makes_terms() ? 256 : 512; }
+// all that was measured, of each size and number of ranks. Gathers lose little to them a while on,
+// up to 256 rows of each rank: on 8 ranks tiles whose columns are few were slower than cuBLAS and
+// NCCL with 1024 and 2048 rows, which low-latency collectives were on none.
+int64_t few_rows(const Segment& op) {
+  constexpr int64_t kFew = 256;
+  return op.makes_terms() ? kFew : kFew * std::max(op.ranks, 2);
+}
 
 // Gathers in phases of K have plans of several times the tasks: with more copies than these by a
 // rank a call would wait more than 1 ms a rank longer than for whole rows.
