@@ -143,19 +143,23 @@ AutoSchedule served_schedule(const Segment& op, const Machine& machine, const Tu
   return by_size(op, machine, from);
 }
 
-std::vector<Schedule> served_shortlist(const Segment& op, const Machine& machine,
-                                       const Tuning& tuning) {
-  std::vector<Schedule> found = {served_schedule(op, machine, tuning).schedule};
-  const auto add = [&](const Schedule& schedule) {
-    const auto is_same = [&](const Schedule& known) {
-      return comparable(known) == comparable(schedule);
+std::vector<Expectation> served_shortlist(const Segment& op, const Machine& machine,
+                                          const Tuning& tuning) {
+  const auto near = fastest_nearby(op, machine, tuning, RowsFrom::host);
+  std::vector<Expectation> found;
+  const auto add = [&](const Expectation& expected) {
+    const auto is_same = [&](const Expectation& known) {
+      return comparable(known.schedule) == comparable(expected.schedule);
     };
-    if (std::none_of(found.begin(), found.end(), is_same)) found.push_back(schedule);
+    if (std::none_of(found.begin(), found.end(), is_same)) found.push_back(expected);
   };
-  if (const auto near = fastest_nearby(op, machine, tuning, RowsFrom::host)) {
-    for (const Expectation& one : near->schedules) add(one.schedule);
+  add({served_schedule(op, machine, tuning).schedule, near ? near->schedules.front().us : 1});
+  if (near) {
+    for (const Expectation& one : near->schedules) add(one);
   }
-  for (const Schedule& usual : usual_schedules(op, machine, RowCount::bucket)) add(usual);
+  for (const Schedule& usual : usual_schedules(op, machine, RowCount::bucket)) {
+    add({usual, HUGE_VAL});
+  }
   return found;
 }
 

@@ -95,6 +95,14 @@ TEST_F(SurenessOfAuto, ShortlistsBeginWithTheChoiceAndHoldTheLibrary) {
   }
 }
 
+// Low-latency collectives lead by far, and four schedules are a choice.
+TEST_F(SurenessOfAuto, ShortlistsHoldNothingHopeless) {
+  const Segment op{kGemmAr, 2, 8192, 29568, 8, DType::bf16};
+  const std::vector<Schedule> found = listed(op, RowCount::fixed, 8);
+  EXPECT_EQ(found.size(), 4u);
+  EXPECT_EQ(found.front().collectives, CollectivesBy::low_latency);
+}
+
 TEST_F(SurenessOfAuto, ShortlistsOfOneAreTheChoice) {
   const Segment op{kGemmRs, 1024, 4608, 5120, 2, DType::bf16};
   const std::vector<Schedule> found = listed(op, RowCount::bucket, 1);
