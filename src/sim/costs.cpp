@@ -69,6 +69,7 @@ Costs::Costs(const Plan& plan, const Machine& machine)
     : plan_(plan),
       machine_(machine),
       mover_kernels_(plan),
+      chosen_(plan),
       nodes_(machine.node_of(plan.ranks() - 1) + 1),
       link_rate_(machine.link_gb_per_s) {
   const Between between(plan.ranks(), machine);

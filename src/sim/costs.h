@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "sim/chosen_experts.h"
 #include "sim/mover_kernels.h"
 #include "stretto/machine.h"
 #include "stretto/plan.h"
@@ -116,7 +117,7 @@ class Costs {
   TaskShares shares_of(const Instr& instr) const;
   bool follows_entry(const Instr& instr) const;
   // What a product of routed rows reads that others of its rank may read too: rows of an entry, and
-  // of every expert's matrix those of its columns.
+  // of every expert's matrix those of its columns. Of experts, only those with rows count.
   void add_inputs_of_entry(const Instr& instr, std::vector<Region>& regions) const;
   double mma_us(const Instr& instr) const;    // of a gemm whose clock nothing holds down
   double stages_us(const Instr& gemm) const;  // that its stages of K take at least
@@ -132,6 +133,7 @@ class Costs {
   const Plan& plan_;
   const Machine& machine_;
   const MoverKernels mover_kernels_;
+  const ChosenExperts chosen_;
   int nodes_ = 1;               // that the plan's ranks lie on
   bool is_one_kernel_ = false;  // every rank's run
   int64_t mma_cols_ = 1;        // multiples of columns that tiles are padded to

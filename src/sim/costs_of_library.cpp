@@ -24,43 +24,17 @@ double macs_of(const Plan& plan, const Instr& gemm) {
   return gemm.kind()->flops(plan.reads(gemm), plan.writes(gemm), rows_of_task(plan, gemm)) / 2;
 }
 
-// By rank and partition: of the rows of entries that are filled where experts are all as likely,
-// the share that the kernel of experts multiplies, which takes rows in units.
-class SharesOfEntries {
- public:
-  explicit SharesOfEntries(const Plan& plan) : plan_(plan) {
-    if (plan.partitions.empty()) return;
-    rows_.resize(static_cast<size_t>(plan.ranks()), std::vector<double>(plan.partitions.size()));
-    for (const Lane& lane : plan.lanes) {
-      for (const Instr& instr : lane.instrs) {
-        if (instr.op == Opcode::route) add(lane.rank, instr);
-      }
-    }
-  }
-
-  double of(int rank, const Region& to) const {
-    const int16_t number = plan_.buffers[to.buffer].partition;
-    if (number < 0) return 1;
-    const Partition& partition = plan_.partitions[static_cast<size_t>(number)];
-    const double filled = double{1} * partition.expected * partition.blocks * partition.rows;
-    const double rows = rows_[static_cast<size_t>(rank)][static_cast<size_t>(number)];
-    return filled > 0 && rows > 0 ? std::min(1.0, rows / filled) : 1;
-  }
-
- private:
-  void add(int rank, const Instr& route) {
-    const Region &ids = plan_.reads(route)[0], &table = plan_.writes(route)[0];
-    const double own = plan_.writes(route)[3].rows() - 1, all = route.count(0);
-    const int16_t number = plan_.buffers[table.buffer].partition;
-    if (number < 0) return;
-    const double choices = static_cast<double>(ids.elements()) * own / std::max(1.0, all);
-    rows_[static_cast<size_t>(rank)][static_cast<size_t>(number)] +=
-        choices + std::min(own, choices) * kUnitOfExperts / 2;
-  }
-
-  const Plan& plan_;
-  std::vector<std::vector<double>> rows_;
-};
+// Of the rows of entries that are filled where experts are all as likely, the share that the kernel
+// of experts multiplies, which takes rows in units.
+double share_of_entries(const Plan& plan, const ChosenExperts& chosen, int rank, const Region& to) {
+  const int16_t number = plan.buffers[to.buffer].partition;
+  if (number < 0) return 1;
+  const Partition& partition = plan.partitions[static_cast<size_t>(number)];
+  const double filled = double{1} * partition.expected * partition.blocks * partition.rows;
+  const ChosenExperts::Rows rows = chosen.rows_of(rank, number);
+  const double multiplied = rows.choices + rows.experts * kUnitOfExperts / 2;
+  return filled > 0 && multiplied > 0 ? std::min(1.0, multiplied / filled) : 1;
+}
 
 }  // namespace
 
@@ -98,10 +72,10 @@ void Costs::find_products() {
   const auto ranks = static_cast<size_t>(plan_.ranks());
   std::vector<int> movers(ranks, 0);
   std::vector<size_t> last(ranks, 0);  // by rank: boundaries before its last gemms
-  const SharesOfEntries shares(plan_);
   const auto macs_here = [&](uint16_t rank, const Instr& gemm) {
     const double picked = gemm.op == Opcode::gather_gemm ? kPicked : 1;
-    return picked * macs_of(plan_, gemm) * shares.of(rank, plan_.writes(gemm)[0]);
+    return picked * macs_of(plan_, gemm) *
+           share_of_entries(plan_, chosen_, rank, plan_.writes(gemm)[0]);
   };
   std::vector<Region> inputs;
   for (uint32_t l = 0; l < plan_.lanes.size(); ++l) {

@@ -130,8 +130,9 @@ void Costs::add_inputs_of_entry(const Instr& instr, std::vector<Region>& regions
   rows.row1 = write.row1;
   regions.push_back(rows);
   const int64_t each = instr.count(0), experts = (stack.rows() - write.cols()) / each + 1;
+  const double chosen = chosen_.share_of(stack.rank, stack.buffer) * static_cast<double>(experts);
   Region columns = stack;
-  columns.row1 = static_cast<int32_t>(stack.row0 + experts * write.cols());
+  columns.row1 = static_cast<int32_t>(stack.row0 + std::lround(chosen * write.cols()));
   regions.push_back(columns);
 }
 
