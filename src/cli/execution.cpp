@@ -9,6 +9,8 @@
 #include "cli/table.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "measure/expert_rows.h"
+#include "op/routing_input.h"
 #include "stretto/error.h"
 
 namespace stretto::cli {
@@ -54,6 +56,17 @@ Routing routing_from(const std::string& text) {
   return {RoutingKind::uniform, parse_routing(read_file(text, kMostBytes), text)};
 }
 
+void require_routing_of(const Routing& routing, const Operator& op, bool takes_it) {
+  if (!takes_it) {
+    throw UsageError(
+        fmt::format("--routing says which experts rows choose: of {} {}, so leave it out",
+                    op.name(), runtime::chooses(op) ? "scores choose them" : "no row chooses any"));
+  }
+  if (!routing.table) return;
+  const std::string why = why_not_routing_of(*routing.table, op);
+  if (!why.empty()) throw UsageError("--routing: " + why);
+}
+
 ExecutionOptions resolve_execution(const Options& options) {
   ExecutionOptions out;
   if (options.target == kTargets[1]) {
@@ -74,6 +87,7 @@ ExecutionOptions resolve_execution(const Options& options) {
   out.replays = static_cast<int>(whole_number("--replays", options.replays, 20, 0, kMaxReplays));
   out.fill_given = !options.fill.empty();
   out.runs_given = !options.runs.empty();
+  out.routing_given = !options.routing.empty();
   EmulateOptions& emulate = out.emulate;
   emulate.seed = static_cast<uint64_t>(whole_number("--seed", options.seed, 1, 0, kMaxSeed));
   emulate.data_seed =
@@ -84,6 +98,10 @@ ExecutionOptions resolve_execution(const Options& options) {
   if (!options.routing.empty()) emulate.routing = routing_from(options.routing);
   emulate.reference = make_shared_reference();
   return out;
+}
+
+void require_routing(const ExecutionOptions& options, const Operator& op) {
+  if (options.routing_given) require_routing_of(options.emulate.routing, op, takes_ids(op));
 }
 
 Execution execute(const Plan& plan, const ExecutionOptions& options,

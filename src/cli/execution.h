@@ -17,17 +17,23 @@ enum class Target : uint8_t { emu, cuda };
 
 // What --routing says: a word, or a file of a line for each row. Throws UsageError, SystemError.
 Routing routing_from(const std::string& text);
+// Throws UsageError where nothing of the operator's is chosen by ids of the caller's, `takes_it`,
+// or where a file has other rows.
+void require_routing_of(const Routing& routing, const Operator& op, bool takes_it);
 
 struct ExecutionOptions {
   Target target = Target::emu;
   EmulateOptions emulate;  // its seed is the first one
   int64_t num_seeds = 1;
   bool fill_given = false, runs_given = false;  // else each target takes its own
-  int replays = 20;                             // cuda: of a captured graph
-  bool timeline = false;                        // cuda: of a run of each strategy
-  std::string perfetto;                         // cuda: a file for the timeline of one strategy
+  bool routing_given = false;
+  int replays = 20;       // cuda: of a captured graph
+  bool timeline = false;  // cuda: of a run of each strategy
+  std::string perfetto;   // cuda: a file for the timeline of one strategy
 };
 ExecutionOptions resolve_execution(const Options& options);  // throws UsageError
+// As require_routing_of(), where a routing is given: of experts, or of look-ups.
+void require_routing(const ExecutionOptions& options, const Operator& op);
 
 struct Execution {
   std::vector<EmulateResult> by_seed;

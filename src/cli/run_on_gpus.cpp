@@ -71,6 +71,7 @@ void require_perfetto(const Request& request) {
 Request request_of(const Options& options, const ExecutionOptions& execution,
                    const OnGpus& on_gpus) {
   Request request = resolve(options, on_gpus);
+  require_routing(execution, request.op);
   require_alike(request.files);
   for (const PlanFile& file : request.files) require_runnable(file);
   if (request.files.empty()) {

@@ -51,14 +51,7 @@ Routing resolve_routing(const Options& options, const std::vector<Operator>& ope
   if (options.routing.empty()) return {};
   const Routing routing = routing_from(options.routing);
   for (const Operator& op : operators) {
-    if (!runtime::takes_routing(op)) {
-      throw UsageError(fmt::format(
-          "--routing says which experts rows choose: of {} {}, so leave it out", op.name(),
-          runtime::chooses(op) ? "scores choose them" : "no row chooses any"));
-    }
-    if (!routing.table) continue;
-    const std::string why = why_not_routing_of(*routing.table, op);
-    if (!why.empty()) throw UsageError("--routing: " + why);
+    require_routing_of(routing, op, runtime::takes_routing(op));
   }
   return routing;
 }

@@ -152,6 +152,7 @@ Outcome run(const Options& options) {
   const ExecutionOptions execution_options = resolve_execution(options);
   if (execution_options.target == Target::cuda) return run_on_gpus(options, execution_options);
   const Request request = resolve(options);
+  require_routing(execution_options, request.op);
   const std::optional<double> sequential = sequential_us(request);
   const double share = 1.0 / static_cast<double>(request.num_plans());
   std::vector<Row> rows;

@@ -267,6 +267,13 @@ std::shared_ptr<const RoutingTable> parse_routing(std::string_view text,
   return table;
 }
 
+bool takes_ids(const Operator& op) {
+  for (size_t i = 0; i < op.tensors.size(); ++i) {
+    if (op.tensors[i].stage < 0 && role_of(op, static_cast<int>(i)).is_ids) return true;
+  }
+  return false;
+}
+
 std::string why_not_routing_of(const RoutingTable& table, const Operator& op) {
   bool any = false, makes_ids = false;
   for (size_t i = 0; i < op.tensors.size(); ++i) {
