@@ -17,17 +17,17 @@ struct Contender {
   double us = 0;
 };
 
-void change_routed(const Operator& op, OperatorSchedule& schedule, Granularity granularity) {
+void take_all_at_once(const Operator& op, OperatorSchedule& schedule) {
   size_t product = 0;
   for (const OperatorSegment& segment : op.segments) {
     if (!segment.product) continue;
-    if (segment.product->is_routed()) schedule.products[product].granularity = granularity;
+    if (segment.product->is_routed()) schedule.products[product].granularity = Granularity::whole;
     ++product;
   }
 }
 
-// What communicates behind and ahead of products, and what beside them, with one partition of all
-// tokens and with one for each source.
+// What communicates behind and ahead of products, and what beside them. The preset has a partition
+// for each source where the rows that those pad may be worth it; one of all tokens is tried always.
 std::vector<Contender> contenders(const Operator& op, const Machine& machine, RowCount rows) {
   std::vector<Contender> all;
   const auto add = [&](std::string name, OperatorSchedule schedule) {
@@ -42,11 +42,9 @@ std::vector<Contender> contenders(const Operator& op, const Machine& machine, Ro
   add("sequential", schedule_of(find_preset("sequential"), op, machine));
   add("library", schedule_of(find_preset("library"), op, machine));
   if (op.ranks == 1) return all;
-  for (const Granularity granularity : {Granularity::whole, Granularity::chunk}) {
-    OperatorSchedule changed = tiles;
-    change_routed(op, changed, granularity);
-    add(fmt::format("tiles,granularity={}", to_string(granularity)), std::move(changed));
-  }
+  OperatorSchedule whole = tiles;
+  take_all_at_once(op, whole);
+  add("tiles,granularity=whole", std::move(whole));
   return all;
 }
 

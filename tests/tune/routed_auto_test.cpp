@@ -33,6 +33,22 @@ TEST(RoutedAuto, IsNeverSlowerThanItsPresets) {
   }
 }
 
+// A partition for each source is tried where the preset has it, so that no plan is made of entries
+// which are nearly all padding.
+TEST(RoutedAuto, TriesPartitionsOfSourcesWhereTheyAreWorthIt) {
+  const Machine machine = default_machine(8);
+  const auto reason = [&](const char* text) {
+    const Operator op = parse_operator(text);
+    return auto_schedules(op, machine, load_tuning()).reason;
+  };
+  const std::string few = reason("moe-ep t=1024 h=2048 f=768 experts=128 k=8 ranks=8 dtype=bf16");
+  EXPECT_NE(few.find("tiles"), std::string::npos);
+  EXPECT_EQ(few.find("granularity"), std::string::npos) << few;
+  const std::string many = reason("moe-ep t=2048 h=2048 f=64 experts=8 k=4 ranks=8 dtype=bf16");
+  EXPECT_NE(many.find("tiles,granularity=whole"), std::string::npos) << many;
+  EXPECT_EQ(many.find("granularity=chunk"), std::string::npos) << many;
+}
+
 // Whole products pad no entries; where they are none, tiles make them.
 TEST(RoutedAuto, HasNoLinkToHideOnOneRank) {
   const Machine machine = default_machine(1);
