@@ -125,10 +125,15 @@ std::string legend_of(const ModelReport& report) {
       out += labelled("planned", "predicted for a plan that GPUs have no kernels for yet",
                       kLabelWidth);
     }
-    out += labelled("*",
-                    "cuBLAS has no such product: our kernels, then all communication exposed. No "
-                    "time of experts was measured that predictions could be held to",
-                    kLabelWidth);
+    const std::string results = measured_experts(report.model);
+    out += labelled(
+        "*",
+        "cuBLAS has no such product: our kernels, then all communication exposed. " +
+            (results.empty() ? "No layer of such experts was measured"
+                             : "Layers of these experts were measured of one rank of eight by "
+                               "itself, without its links: " +
+                                   results),
+        kLabelWidth);
   }
   std::string parts;
   for (const Unserved& one : unserved_parts(report.model)) {
@@ -190,6 +195,7 @@ Json ModelReport::json() const {
   json["latent_attention"] = model.latent_v_dim > 0;
   json["experts"] = model.experts;
   json["experts_a_row"] = model.experts_a_row;
+  json["experts_measured"] = measured_experts(model);
   json["machine"] = machine.name;
   json["ranks"] = shape.ranks;
   json["dtype"] = to_string(shape.dtype);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <filesystem>
+#include <tuple>
 
 #include "core/embedded_text.h"
 #include "core/file.h"
@@ -37,6 +38,18 @@ const std::vector<Model>& published_models() {
     return found;
   }();
   return models;
+}
+
+std::string measured_experts(const Model& model) {
+  const auto sizes = [](const Model& of) {
+    return std::tuple(of.hidden, of.intermediate, of.experts, of.experts_a_row);
+  };
+  if (!model.is_routed()) return "";
+  for (const Model& known : published_models()) {
+    if (!known.experts_measured.empty() && sizes(known) == sizes(model))
+      return known.experts_measured;
+  }
+  return "";
 }
 
 Model load_model(std::string_view name) {

@@ -35,6 +35,7 @@ struct Model {
   int64_t experts = 1, experts_a_row = 0;  // the latter 0: the file does not say it
   bool has_shared_experts = false;         // that every row takes beside them
   int64_t unrouted_layers = 0;             // of `layers`: their MLP is a usual one
+  std::string experts_measured;            // published models: the results of a rank by itself
 
   bool is_routed() const { return experts > 1; }
 };
@@ -59,6 +60,9 @@ Model parse_model(std::string_view text, std::string_view file_name);
 
 // Those of models/published.json, in its order.
 const std::vector<Model>& published_models();
+// The results of a layer of such experts, which one rank of several took by itself; empty: none was
+// measured.
+std::string measured_experts(const Model& model);
 // A published model's name, or a file: a name with a slash, or one that ends in .json. Throws
 // UsageError, SystemError.
 Model load_model(std::string_view name);

@@ -201,6 +201,7 @@ std::vector<Model> parse_published(std::string_view text, std::string_view file_
     models.push_back(model_of(reader, config));
     models.back().name = name;
     models.back().source = text_of(config, "source");
+    models.back().experts_measured = text_of(config, "experts_measured");
   }
   return models;
 }

@@ -114,6 +114,25 @@ TEST_F(ModelVerb, ExpertsAreEstimatedAsTheirPlan) {
   EXPECT_FALSE(none.contains("gain"));
 }
 
+// One rank was measured, of the sizes of published models only.
+TEST_F(ModelVerb, SaysWhichExpertsWereMeasured) {
+  const auto measured = [&](const std::string& model) {
+    return estimated({model, "--tp", "2", "--rows", "16"})
+        .at("experts_measured")
+        .get<std::string>();
+  };
+  const std::string results = measured("qwen3-30b-a3b");
+  EXPECT_THAT(results, HasSubstr("bench/results/moe_"));
+  EXPECT_EQ(measured(folder_.file("experts.json", R"({"hidden_size": 256,
+      "intermediate_size": 512, "num_attention_heads": 4, "num_hidden_layers": 3,
+      "num_local_experts": 4, "num_experts_per_tok": 2})")),
+            "");
+  EXPECT_EQ(measured(config_), "");
+  const std::string said = stretto_says({"model", "mixtral-8x7b", "--rows", "16"}).out;
+  EXPECT_THAT(said, HasSubstr(results));
+  EXPECT_THAT(said, testing::Not(HasSubstr("No layer of")));
+}
+
 TEST_F(ModelVerb, WithoutSequenceParallelismGathersNothing) {
   const json linears = estimated({config_, "--tp", "2", "--rows", "64", "--all-reduce"})
                            .at("results")[0]

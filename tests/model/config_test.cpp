@@ -160,8 +160,35 @@ TEST(PublishedModels, EachHasLinearsAndASource) {
   ASSERT_GE(published_models().size(), 20u);
   for (const Model& model : published_models()) {
     EXPECT_THAT(model.source, testing::StartsWith("https://")) << model.name;
-    EXPECT_EQ(linears_of(model).size(), model.is_routed() ? 2u : 4u) << model.name;
+    const size_t of_attention = model.latent_v_dim > 0 ? 1 : 2;
+    EXPECT_EQ(linears_of(model).size(), of_attention + (model.is_routed() ? 0 : 2)) << model.name;
   }
+}
+
+// Hidden size, inner columns, experts and how many a row takes, as benchmarks have them.
+TEST(PublishedModels, HaveTheExpertsThatAreMeasured) {
+  const auto sizes = [](const char* name) {
+    const Model model = load_model(name);
+    return std::vector<int64_t>{model.hidden, model.intermediate, model.experts,
+                                model.experts_a_row, model.layers - model.unrouted_layers};
+  };
+  using Sizes = std::vector<int64_t>;
+  EXPECT_EQ(sizes("mixtral-8x7b"), (Sizes{4096, 14336, 8, 2, 32}));
+  EXPECT_EQ(sizes("qwen3-30b-a3b"), (Sizes{2048, 768, 128, 8, 48}));
+  EXPECT_EQ(sizes("qwen3-235b-a22b"), (Sizes{4096, 1536, 128, 8, 94}));
+  EXPECT_EQ(sizes("deepseek-v3"), (Sizes{7168, 2048, 256, 8, 58}));
+  EXPECT_EQ(sizes("gpt-oss-120b"), (Sizes{2880, 2880, 128, 4, 36}));
+  EXPECT_EQ(sizes("glm-4.5"), (Sizes{5120, 1536, 160, 8, 89}));
+  EXPECT_TRUE(load_model("glm-4.5").has_shared_experts);
+  EXPECT_EQ(linears_of(load_model("qwen3-30b-a3b"))[0].n, (32 + 2 * 4) * 128);
+  EXPECT_EQ(linears_of(load_model("deepseek-v3"))[0].k, 128 * 128);
+  for (const Model& model : published_models()) {
+    EXPECT_EQ(!measured_experts(model).empty(), model.is_routed()) << model.name;
+  }
+  const std::string config = R"({"hidden_size": 2048, "num_attention_heads": 16,
+      "num_hidden_layers": 2, "moe_intermediate_size": 768, "num_experts_per_tok": 8, "num_experts": )";
+  EXPECT_NE(measured_experts(parse_model(config + "128}", "config.json")), "");
+  EXPECT_EQ(measured_experts(parse_model(config + "64}", "config.json")), "");
 }
 
 TEST(PublishedModels, AreFoundByNameAndMissedWithASuggestion) {
