@@ -70,15 +70,18 @@ std::string mib(size_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
-// What operations take of every GPU for memory between ranks, by plan.
+// What operations take of every GPU, between ranks and by themselves, by plan.
 Outcome tell_memory(const Options& options, Json json,
                     const std::vector<runtime::PlannedMemory>& plans) {
   const runtime::BetweenRanks all = runtime::of_operation(plans);
-  Table table({"rows", "workspace", "slots"});
+  Table table({"rows", "workspace", "slots", "own"});
+  size_t own = 0;
   for (const runtime::PlannedMemory& one : plans) {
-    table.add({fmt::format("{}", one.rows), mib(one.bytes.workspace), mib(one.bytes.slots)});
+    table.add({fmt::format("{}", one.rows), mib(one.bytes.workspace), mib(one.bytes.slots),
+               mib(one.own)});
+    own += one.own;
   }
-  table.add({"all", mib(all.workspace), mib(all.slots)});
+  table.add({"all", mib(all.workspace), mib(all.slots), mib(own)});
   const std::string text = table.print();
   if (!options.json) return {text, kGood};
   json["text"] = text;
@@ -87,7 +90,8 @@ Outcome tell_memory(const Options& options, Json json,
     json["memory"].push_back({{"rows", one.rows},
                               {"schedule", one.schedule},
                               {"workspace_bytes", one.bytes.workspace},
-                              {"slot_bytes", one.bytes.slots}});
+                              {"slot_bytes", one.bytes.slots},
+                              {"own_bytes", one.own}});
   }
   return {dump(json), kGood};
 }
@@ -147,7 +151,7 @@ Outcome run(const Options& options) {
   Progress progress;
   const auto tell = [&](const std::string& strategy, const std::string& reason, const Plan& plan) {
     if (options.workspace) {
-      memory.push_back({plan.op.rows(), plan.schedule, runtime::between_ranks(plan)});
+      memory.push_back(runtime::memory_of(plan));
     }
     text = options.program ? program_of(plan) : print(plan);
     json["operator"] = to_json(request.op);
@@ -184,7 +188,8 @@ Verb plan_verb() {
         add_flag(app, "--program", options.program,
                  "What each rank enqueues for it on GPUs: kernels, streams, who makes which wait");
         add_flag(app, "--workspace", options.workspace,
-                 "How much of every GPU's memory lies between ranks, in the place of the plan");
+                 "How much of every GPU's memory lies between ranks, and how much is a rank's own, "
+                 "in the place of the plan");
         add_flag(
             app, "--serve", options.serve,
             "With --workspace: of the plans of an operation of up to M rows, for every bucket");

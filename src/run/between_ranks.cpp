@@ -33,6 +33,10 @@ BetweenRanks between_ranks(const Plan& plan) {
   return bytes;
 }
 
+PlannedMemory memory_of(const Plan& plan) {
+  return {plan.op.rows(), plan.schedule, between_ranks(plan), bytes_of_own(plan)};
+}
+
 std::vector<PlannedMemory> memory_of_buckets(const Segment& most, const Machine& machine,
                                              const Tuning& tuning) {
   std::vector<PlannedMemory> plans;
@@ -40,7 +44,7 @@ std::vector<PlannedMemory> memory_of_buckets(const Segment& most, const Machine&
     Segment op = most;
     op.m = rows;
     const auto add = [&](const Schedule& schedule) {
-      plans.push_back({rows, to_string(schedule), between_ranks(lower(op, schedule, machine))});
+      plans.push_back(memory_of(lower(op, schedule, machine)));
     };
     const Schedule of_host = *schedule_of(op, machine, tuning, RowsFrom::host);
     add(of_host);

@@ -1,4 +1,5 @@
-// How much of every GPU's memory lies between ranks, told from plans before any of it is taken.
+// How much of every GPU's memory plans take, between ranks and for each by itself, told before any
+// of it is taken.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,9 @@ struct PlannedMemory {
   int64_t rows = 0;
   std::string schedule;
   BetweenRanks bytes;
+  size_t own = 0;  // what no other rank reaches, without the caller's tensors; each plan's
 };
+PlannedMemory memory_of(const Plan& plan);
 // All plans of an operation that serves up to `most.m` rows with schedule auto, as it makes them:
 // of every bucket, and a second one for rows that stand in GPU memory where that is another.
 std::vector<PlannedMemory> memory_of_buckets(const Segment& most, const Machine& machine,

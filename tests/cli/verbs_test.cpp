@@ -156,6 +156,14 @@ TEST(Verbs, PlanTellsItsMemoryBetweenRanks) {
   EXPECT_GT(few[0].at("slot_bytes"), 0);
   EXPECT_THAT(stretto_says(command).out, HasSubstr("\nall "));
 
+  // Rows of experts in order, gate and up, and down: of 64 tokens with 2 choices at least.
+  const Words experts = {"plan", "moe-ep",     "t=64",       "h=128",   "f=256", "experts=4",
+                         "k=2",  "--strategy", "sequential", "--ranks", "1",     "--workspace"};
+  const auto of_one = memory_of(experts);
+  EXPECT_EQ(of_one[0].at("workspace_bytes"), 0);
+  EXPECT_GE(of_one[0].at("own_bytes"), 64 * 2 * (256 + 128) * 2);
+  EXPECT_THAT(stretto_says(experts).out, HasSubstr("own"));
+
   const auto served = memory_of({"plan", "gemm-rs", "1Kx512x512@4", "--workspace", "--serve"});
   ASSERT_GE(served.size(), 3u);
   EXPECT_EQ(served.front().at("rows"), 256);
