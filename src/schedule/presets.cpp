@@ -184,11 +184,16 @@ Schedule make_slices(const Segment& op, const Machine& machine) {
 }
 
 constexpr Preset kPresets[] = {
-    {"sequential", "a GEMM, then NCCL: the library path with our GEMM", "developer.nvidia.com/nccl",
+    {"sequential",
+     "a GEMM, then NCCL: the library path with our GEMM. Of experts: a dispatch, grouped GEMMs and "
+     "a combine one after the other, as DeepEP's in order, but by NCCL's gathers and sums",
+     "developer.nvidia.com/nccl; deepseek-ai/DeepEP",
      "one GEMM and one collective, one after the other", make_sequential},
-    {"library", "cuBLAS, then NCCL: what a program without Stretto does",
-     "developer.nvidia.com/cublas, developer.nvidia.com/nccl", "sequential, and cuBLAS multiplies",
-     make_library},
+    {"library",
+     "cuBLAS, then NCCL: what a program without Stretto does. Of experts: NCCL and a grouped GEMM "
+     "as DeepGEMM's, for which ours stands",
+     "developer.nvidia.com/cublas, developer.nvidia.com/nccl; deepseek-ai/DeepGEMM",
+     "sequential, and cuBLAS multiplies", make_library},
     {"low-latency", "cuBLAS and a custom all-reduce: TensorRT-LLM, vLLM",
      "NVIDIA/TensorRT-LLM customAllReduceKernels; vllm-project/vllm custom_all_reduce",
      "library, and kernels whose data says itself that it came make the collective",
@@ -203,8 +208,12 @@ constexpr Preset kPresets[] = {
     {"waves", "FlashOverlap", "arXiv 2504.19519; infinigence/FlashOverlap",
      "one GEMM; NCCL sends each group of waves as its counter fills, from reordered storage",
      make_waves},
-    {"tiles", "FLUX, Triton-distributed, TileLink, ParallelKittens",
-     "arXiv 2406.06858, 2504.19442, 2503.20313, 2511.13940",
+    {"tiles",
+     "FLUX, Triton-distributed, TileLink, ParallelKittens. Of experts: Comet and "
+     "Triton-distributed's gathers and sums beside grouped GEMMs; with granularity=whole, where no "
+     "tile begins before all tokens are there, FlashInfer's push rounds",
+     "arXiv 2406.06858, 2504.19442, 2503.20313, 2511.13940; Comet: 2502.19811; "
+     "flashinfer-ai/flashinfer",
      "one GEMM whose tiles travel one by one, each behind its own flag", make_tiles},
     {"slices", "fused computation-collective operations (SC'24)", "arXiv 2305.06942",
      "one GEMM whose row blocks travel as they fill, remote ones first", make_slices},
