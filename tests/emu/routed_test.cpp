@@ -1,6 +1,9 @@
 // Operators whose rows choose experts: executed under every preset and routing against their
 // reference, and proved, once for all routings.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+
+#include <set>
 
 #include "lost_syncs.h"
 #include "small_plans.h"
@@ -80,6 +83,37 @@ TEST_P(RoutedRanks, OperatorsAreProvedAndRightUnderEveryRouting) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, RoutedRanks, testing::Values(1, 2, 3, 4, 5, 8),
                          [](const auto& test) { return std::to_string(test.param); });
+
+// Whoever has a tile and whichever lane adds a row up, each sum has the same terms in the same
+// order.
+TEST(RoutedBits, AreTheSameForEveryNumberOfSms) {
+  constexpr int kRanks = 3;
+  for (const char* name : {"moe-tp", "moe-ep", "moe-tp-up", "moe-tp-down-ar"}) {
+    const Operator op = make_operator(name, sizes_of(name, kRanks, 29), kRanks);
+    const auto reference = make_shared_reference();
+    for (const std::string schedule :
+         {"sequential,tile=16x16,permute=load", "sequential,tile=16x16,permute=pass",
+          "tiles,tile=16x16,comm-sms=2,granularity=whole,permute=load",
+          "tiles,tile=16x16,comm-sms=2,granularity=chunk,permute=pass"}) {
+      for (const RoutingKind routing : {RoutingKind::uniform, RoutingKind::zipf}) {
+        std::set<uint64_t> bits;
+        std::set<std::string> plans;
+        for (const int sms : {3, 7, 10, 33}) {
+          SCOPED_TRACE(fmt::format("{} {} on {} SMs", to_string(op), schedule, sms));
+          const Machine machine = small_machine(kRanks, sms);
+          const Plan plan = lower(op, parse_schedules(schedule, op, machine), machine);
+          EXPECT_EQ(plan.sms, sms);
+          plans.insert(print(plan));
+          const EmulateOptions options{.routing = {routing, {}}, .reference = reference};
+          expect_right(plan, options);
+          bits.insert(emulate(plan, options).output_hash);
+        }
+        EXPECT_EQ(plans.size(), 4u);
+        EXPECT_EQ(bits.size(), 1u) << to_string(op) << " " << schedule;
+      }
+    }
+  }
+}
 
 // The same bits, and plans that are the same but for the caller's ids and their copies.
 TEST(IdsOf64Bits, MakeTheSameBits) {

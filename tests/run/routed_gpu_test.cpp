@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -92,12 +93,16 @@ INSTANTIATE_TEST_SUITE_P(Cuda, RoutedOnGpus, testing::ValuesIn(cases()),
 // One graph, a routing a launch: bits are those of eager runs with the same inputs.
 class ReplayedRoutings : public testing::TestWithParam<RoutingCase> {
  protected:
-  void write_inputs(PlanRunner& runner, fabric::Fabric& fabric, const InputData& data) {
+  // All of them, or only those that say which experts rows choose.
+  void write_inputs(PlanRunner& runner, fabric::Fabric& fabric, const InputData& data,
+                    bool only_routing = false) {
     const Operator& op = runner.plan().op;
     for (int rank = 0; rank < op.ranks; ++rank) {
       fabric.device(rank).make_current();
       for (size_t i = 0; i < op.tensors.size(); ++i) {
         if (op.tensors[i].stage >= 0) continue;
+        if (only_routing && op.tensors[i].name != "ids" && op.tensors[i].name != "weights")
+          continue;
         const auto values = reference_->input(op, data, static_cast<int>(i), rank);
         cuda::copy_to_gpu(runner.buffer(op.tensors[i].name, rank), values->data(), values->size());
       }
@@ -164,6 +169,43 @@ TEST_P(ReplayedRoutings, HaveTheBitsOfEagerRuns) {
     ASSERT_EQ(of[0], of[1]);
     ASSERT_NE(of[1], before) << "another routing, and other tokens";
     before = std::move(of[1]);
+  }
+}
+
+// A thousand launches of one graph, forty routings in turn, each with the bits that it has eagerly.
+TEST_P(ReplayedRoutings, HaveTheBitsOfEagerRunsAThousandTimes) {
+  constexpr size_t kLaunches = 1000, kTurn = 40, kStep = 7;  // of no common divisor
+  const int ranks = GetParam().ranks;
+  const Plan plan = plan_of(GetParam());
+  if (const std::string why = why_no_case(plan); !why.empty()) STRETTO_SKIP(why);
+  fabric::Fabric& fabric = shared_fabric(ranks);
+  PlanRunner runner(plan, fabric, shared_compiler());
+  const RunGraphs graphs(runner, fabric, runner.runs_per_graph());
+  const auto choose = [&](size_t which) {
+    write_inputs(runner, fabric,
+                 {Fill::random, which + 1, {kRoutings[which % std::size(kRoutings)], nullptr}},
+                 which != 0);
+    poison_output(runner, fabric);
+  };
+  const auto result_of = [&](bool replays) {
+    const int runs = replays ? 1 : runner.runs_per_graph();
+    for (int rank = 0; rank < ranks; ++rank) {
+      fabric.device(rank).make_current();
+      for (int run = 0; run < runs; ++run) replays ? graphs.launch(rank) : runner.enqueue(rank);
+    }
+    runner.finish();
+    return outputs(runner, fabric);
+  };
+  std::vector<std::vector<std::byte>> eager;
+  for (size_t which = 0; which < kTurn; ++which) {
+    choose(which);
+    eager.push_back(result_of(false));
+    ASSERT_TRUE(which == 0 || eager[which] != eager[which - 1]);
+  }
+  for (size_t launch = 0; launch < kLaunches; ++launch) {
+    const size_t which = launch * kStep % kTurn;
+    choose(which);
+    ASSERT_TRUE(result_of(true) == eager[which]) << "launch " << launch << ", routing " << which;
   }
 }
 
