@@ -24,15 +24,13 @@ import torch
 
 from grouped_kernels import Kernels, Product
 from grouped_tiles import MIDDLE, TALL, WIDE, fitted
+from moe_layers import MODELS
 
 try:
     import deep_gemm
 except ImportError:
     deep_gemm = None
 
-# hidden, inner, experts, top k
-MODELS = {"qwen30b": (2048, 768, 128, 8), "qwen235b": (4096, 1536, 128, 8), "mixtral": (4096, 14336, 8, 2),
-          "gptoss": (2880, 2880, 128, 4), "glm45": (5120, 1536, 160, 8), "dsv3": (7168, 2048, 256, 8)}
 TOKENS = (16, 64, 256, 1024, 2048, 4096, 8192, 16384)
 UP = {tile: (tile._replace(gathers=True), tile._replace(gathers=True, follower="swiglu"),
              tile._replace(follower="swiglu")) for tile in (WIDE, MIDDLE, TALL)}
@@ -41,10 +39,16 @@ MOST_WARMING = 6  # at a time, for their memory
 MOST_LAUNCHES, GRAPH_US, ROUNDS, WORST_ERROR = 10, 8000, 9, 6e-3
 
 
+def random_ids(tokens, experts, top_k):
+    scores = torch.randn(tokens, experts, generator=torch.Generator().manual_seed(tokens + experts))
+    return scores.topk(top_k, dim=1).indices
+
+
 class Routing:
-    def __init__(self, tokens, experts, top_k):
-        scores = torch.randn(tokens, experts, generator=torch.Generator().manual_seed(tokens + experts))
-        choices = scores.topk(top_k, dim=1).indices.flatten()
+    """Of choices [tokens, top k] of so many experts; where they are, on the CPU and on the GPU."""
+
+    def __init__(self, ids, experts):
+        top_k, choices = ids.shape[1], ids.flatten()
         order = torch.argsort(choices, stable=True)
         self.rows = len(choices)
         self.counts_here = torch.bincount(choices, minlength=experts)
@@ -132,7 +136,7 @@ def contest(calls):
 def run(kernels, model, product, tokens, weights):
     hidden, inner, experts, top_k = MODELS[model]
     k, n = (hidden, 2 * inner) if product == "up" else (inner, hidden)
-    routing = Routing(tokens, experts, top_k)
+    routing = Routing(random_ids(tokens, experts, top_k), experts)
     x = torch.randn(tokens if product == "up" else routing.rows, k, device="cuda").bfloat16()
     rows = x[routing.sources.long()].contiguous() if product == "up" else x
     by_columns, kept, calls, errors = weights.transpose(-2, -1), {}, {}, {}

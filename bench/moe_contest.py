@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Whole layers of experts on one GPU: the plan, its two products alone by the grouped kernel, and PyTorch.
+"""Whole layers of experts on one GPU: the plan, its two products alone by the grouped kernel, PyTorch and DeepGEMM.
 
     bench/moe_contest.py --out results.json [--models dsv3] [--loads ep8,tp8] [--tokens 64,1024,8192] [--seconds 100]
+                         [--routing uniform|zipf|one-hot]
 
 A rank of eight by itself, without its links: with `ep8` it has an eighth of the experts and every choice is theirs,
 with `tp8` an eighth of each expert's inner columns. A row has microseconds, medians of graphs in turns: the plan of
 `moe-ep` (ids to sums, tensors of the caller's), gate and up with SwiGLU and then down by the grouped kernel on sorted
-rows, which routes, gathers and sums nothing, and PyTorch: sort, gather, torch._grouped_mm, SwiGLU, torch._grouped_mm,
-gather and weighted sum, in one graph. Results are compared with a reference in fp32.
+rows, which routes, gathers and sums nothing, and others' layers, each in one graph (moe_rivals.py): PyTorch, and where
+`deep_gemm` is installed both forms of its grouped products behind one-pass kernels in Triton. Results are compared with
+a reference in fp32; who fails or is wrong is named in its row.
 """
 
 import argparse
@@ -15,8 +17,10 @@ import json
 import time
 
 import torch
-from grouped_contest import MIDDLE, MODELS, TALL, WIDE, Routing, contest, error_of, fitted
+from grouped_contest import MIDDLE, TALL, WIDE, Routing, contest, error_of, fitted, random_ids
 from grouped_kernels import Kernels, Product
+from moe_layers import ROUTINGS, best_deep_gemm, bias_of, data_of, local
+from moe_rivals import deep_gemm_version, rivals
 
 import stretto
 
@@ -24,20 +28,13 @@ WORST_ERROR = 8e-3
 ORDER = ("qwen30b", "dsv3", "mixtral", "gptoss", "qwen235b", "glm45")
 
 
-def local(model, load, tokens):
-    """(hidden, inner, experts, top k, tokens) of a rank of eight."""
-    hidden, inner, experts, top_k = MODELS[model]
-    if load == "tp8":
-        return hidden, inner // 8, experts, top_k, tokens
-    experts //= 8
-    chosen = min(top_k, experts)
-    return hidden, inner, experts, chosen, tokens * top_k // chosen
-
-
-def ids_of(tokens, experts, top_k):
-    """The choices that Routing makes of the same numbers."""
-    scores = torch.randn(tokens, experts, generator=torch.Generator().manual_seed(tokens + experts))
-    return scores.topk(top_k, dim=1).indices
+def ids_of(tokens, experts, top_k, routing):
+    """Choices [tokens, top k], on the CPU; a token's are different."""
+    if routing == "uniform":
+        return random_ids(tokens, experts, top_k)
+    noise = torch.rand(tokens, experts, generator=torch.Generator().manual_seed(tokens + experts))
+    gumbel = -torch.log(-torch.log(noise.clamp(1e-30, 1 - 1e-7)))
+    return (gumbel + torch.tensor(bias_of(routing, experts))).topk(top_k, dim=1).indices
 
 
 def reference(x, ids, weights, gate_up, down):
@@ -52,27 +49,6 @@ def reference(x, ids, weights, gate_up, down):
         act = (torch.nn.functional.silu(both[:, :inner]) * both[:, inner:]).bfloat16().float()
         sums.index_add_(0, tokens, weights[tokens, slots, None] * (act @ down[expert].float().T))
     return sums
-
-
-def by_torch(x, ids, weights, gate_up, down, y):
-    tokens, top_k = ids.shape
-    experts, inner = len(down), down.shape[2]
-    up_t, down_t, few = gate_up.transpose(1, 2), down.transpose(1, 2), weights.bfloat16()[:, None, :]
-    places = torch.arange(tokens * top_k, device="cuda")
-
-    def call():
-        flat = ids.flatten().long()
-        order = torch.argsort(flat, stable=True)
-        ends = torch.zeros(experts, device="cuda", dtype=torch.int64).scatter_add_(
-            0, flat, torch.ones_like(flat)).cumsum(0).int()
-        both = torch._grouped_mm(x[order // top_k], up_t, offs=ends)
-        act = torch.nn.functional.silu(both[:, :inner]) * both[:, inner:]
-        rows = torch._grouped_mm(act, down_t, offs=ends)
-        back = torch.empty_like(order)
-        back[order] = places
-        torch.bmm(few, rows[back].view(tokens, top_k, -1), out=y[:, None, :])
-
-    return call
 
 
 def by_kernels(kernels, x, routing, gate_up, down):
@@ -95,43 +71,52 @@ def by_plan(context, schedule, sizes, tensors):
     return operation, call
 
 
-def run(context, kernels, model, load, tokens, schedules):
+def run(context, kernels, model, load, tokens, schedules, routing):
     hidden, inner, experts, top_k, tokens = local(model, load, tokens)
     gate_up = torch.empty(experts, 2 * inner, hidden, device="cuda", dtype=torch.bfloat16)
     down = torch.empty(experts, hidden, inner, device="cuda", dtype=torch.bfloat16)
     for one in (*gate_up, *down):
         one.normal_(std=one.shape[1] ** -0.5)
     x = torch.randn(tokens, hidden, device="cuda").bfloat16()
-    ids = ids_of(tokens, experts, top_k).int().cuda()
+    here = ids_of(tokens, experts, top_k, routing)
+    ids = here.int().cuda()
     weights = torch.rand(tokens, top_k, device="cuda")
     weights /= weights.sum(1, keepdim=True)
     expected = reference(x, ids, weights, gate_up, down)
     wg, wu = gate_up[:, :inner].contiguous(), gate_up[:, inner:].contiguous()
     sizes = {"t": tokens, "h": hidden, "f": inner, "experts": experts, "k": top_k}
-    outputs = {name: torch.full_like(x, float("nan")) for name in (*schedules, "torch")}
-    calls, operations, errors, refused = {}, [], {}, {}
+    outputs, calls, operations, errors, refused = {}, {}, [], {}, {}
     for name in schedules:
+        outputs[name] = torch.full_like(x, float("nan"))
         tensors = {"x": x, "ids": ids, "weights": weights, "wg": wg, "wu": wu, "wd": down, "y": outputs[name]}
         try:
             operation, calls[name] = by_plan(context, name, sizes, tensors)
             operations.append(operation)
         except ValueError as error:
             refused[name] = str(error)
-    calls["torch"] = by_torch(x, ids, weights, gate_up, down, outputs["torch"])
+    for name, make in rivals(here, experts).items():
+        outputs[name] = torch.full_like(x, float("nan"))
+        try:
+            call = make(x, ids, weights, gate_up, down, outputs[name])
+            call()
+            torch.cuda.synchronize()
+            calls[name] = call
+        except Exception as error:  # of whatever kind: others' code
+            refused[name] = f"{type(error).__name__}: {error}"[:300]
     for name, call in calls.items():
         call()
         torch.cuda.synchronize()
         errors[name] = error_of(outputs[name], expected)
-    calls |= by_kernels(kernels, x, Routing(tokens, experts, top_k), gate_up, down)
+    calls |= by_kernels(kernels, x, Routing(here, experts), gate_up, down)
     us = contest(calls)
-    for name in (*schedules, "torch"):
-        if name in calls:
-            errors[name] = max(errors[name], error_of(outputs[name], expected))
+    for name in errors:
+        errors[name] = max(errors[name], error_of(outputs[name], expected))
     told = [operation.schedule() for operation in operations]
     for operation in operations:
         operation.finish()
         operation.close()
-    return {"model": model, "load": load, **sizes, "us": us, "errors": errors, "refused": refused, "schedules": told}
+    return {"model": model, "load": load, **sizes, "routing": routing, "deep_gemm": deep_gemm_version(), "us": us,
+            "errors": errors, "refused": refused, "schedules": told}
 
 
 def line_of(row, schedules):
@@ -141,10 +126,14 @@ def line_of(row, schedules):
     ours = min((us[name] for name in schedules if name in us), default=float("nan"))
     wrong = [name for name, error in row["errors"].items() if not error < WORST_ERROR]
     plans = " ".join(f"{us[name]:8.1f}" if name in us else "   refused" for name in schedules)
+    others = {"torch": us.get("torch"), "deepgemm": best_deep_gemm(row["us"])}
+    beside = " ".join(f"{name} {took:8.1f} {name}/plan {took / ours:5.2f}" if took else f"{name} not there"
+                      for name, took in others.items())
+    failed = {name: why for name, why in row["refused"].items() if name not in schedules}
     return (f"{row['model']:9} {row['load']} t {row['t']:5} rows/expert {row['t'] * row['k'] / row['experts']:7.1f} "
             f"plan {plans} products {products:8.1f} ({us['up alone']:.1f} + {us['down alone']:.1f}) "
-            f"torch {us['torch']:8.1f} torch/plan {us['torch'] / ours:5.2f} plan/products {ours / products:5.2f} "
-            f"{flops / ours / 1e6:4.0f} TFLOP/s" + (f" WRONG {wrong} {row['errors']}" if wrong else ""))
+            f"{beside} plan/products {ours / products:5.2f} {flops / ours / 1e6:4.0f} TFLOP/s"
+            + (f" WRONG {wrong} {row['errors']}" if wrong else "") + (f" FAILED {failed}" if failed else ""))
 
 
 def main():
@@ -153,8 +142,10 @@ def main():
     parser.add_argument("--models", default=",".join(ORDER))
     parser.add_argument("--loads", default="ep8,tp8")
     parser.add_argument("--tokens", default="64,1024,8192")
+    parser.add_argument("--routing", choices=ROUTINGS, default="uniform")
     parser.add_argument("--schedules", default="sequential", help="several separated by spaces")
     parser.add_argument("--seconds", type=float, default=600, help="begin no row after so many")
+    parser.add_argument("--of", help="what the report's section is called, where another has its name")
     parser.add_argument("--commit", default="")
     parser.add_argument("--date", default="")
     args = parser.parse_args()
@@ -168,12 +159,15 @@ def main():
                 for tokens in map(int, args.tokens.split(",")):
                     if time.time() - start > args.seconds:
                         continue
-                    rows.append(run(context, kernels, model, load, tokens, schedules))
+                    rows.append(run(context, kernels, model, load, tokens, schedules, args.routing))
                     print(line_of(rows[-1], schedules), flush=True)
                     torch.cuda.empty_cache()
     if args.out:
         result = {"benchmark": "moe", "machine": torch.cuda.get_device_name(0), "commit": args.commit,
-                  "date": args.date, "torch": torch.__version__, "data": "standard normal, random routing", "rows": rows}
+                  "date": args.date, "torch": torch.__version__, "deep_gemm": deep_gemm_version(),
+                  "routing": args.routing, "data": data_of(args.routing), "rows": rows}
+        if args.of:
+            result = {"benchmark": "moe", "of": args.of, **result}
         with open(args.out, "w", encoding="utf-8") as file:
             file.write(json.dumps(result, indent=1) + "\n")
 

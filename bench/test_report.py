@@ -112,6 +112,25 @@ class Layers(unittest.TestCase):
         self.assertIn("| dsv3 | ep8 | 64 32 16 4 2 | 32 | 20.0 | 19.0–22.0 | `tiles` | 25.0 | 16.0 | 1.25 | 1.25 |", text)
         self.assertIn("Over PyTorch 1.25 in geometric mean (worst row 1.25)", text)
         self.assertNotIn("777", text)
+        self.assertNotIn("DeepGEMM", text)
+
+    def test_the_faster_form_of_deep_gemm_stands_there_and_the_routing_is_named(self):
+        row = {"model": "dsv3", "load": "ep8", "t": 64, "h": 32, "f": 16, "experts": 4, "k": 2,
+               "us": {"tiles": [20.0, 19, 22], "torch": [25.0, 24, 26], "deepgemm contiguous": [30.0, 29, 31],
+                      "deepgemm masked": [24.0, 23, 25], "up alone": [10.0, 9, 11], "down alone": [6.0, 5, 7]}}
+        alone = {**row, "us": {"tiles": [20.0, 19, 22], "up alone": [10.0, 9, 11], "down alone": [6.0, 5, 7]}}
+        result = {"machine": "GPU", "commit": "abc", "date": "today", "torch": "2.0", "data": "standard normal",
+                  "routing": "zipf", "deep_gemm": "sgl-deep-gemm 1.0", "rows": [row, alone]}
+        text = moe_section.moe_section(pathlib.Path("any.json"), result)
+        self.assertIn("## Layers of experts, zipf routing, GPU", text)
+        self.assertIn("| `tiles` | 25.0 | 24.0 | 16.0 | 1.25 | 1.20 | 1.25 |", text)
+        self.assertIn("| `tiles` | - | - | 16.0 | - | - | 1.25 |", text)
+        self.assertIn("Over DeepGEMM 1.20 in geometric mean (worst row 1.20)", text)
+        result |= {"routing": "uniform", "deep_gemm": "not there: no package has deep_gemm",
+                   "rows": [{**alone, "us": {**alone["us"], "torch": [25.0, 24, 26]}}]}
+        text = moe_section.moe_section(pathlib.Path("any.json"), result)
+        self.assertIn("## Layers of experts, GPU", text)
+        self.assertIn("DeepGEMM took no part (not there: no package has deep_gemm)", text)
 
 
 class Page(unittest.TestCase):
