@@ -9,15 +9,16 @@ usage() {
 usage: bench/on_gpus.sh FOLDER [--ranks R] [--steps LIST] [--seconds S] [--build DIR] [--commit ID]
   FOLDER     results: one JSON file and one log a step; those of earlier runs are overwritten
   --ranks    GPUs to use (default: all that nvidia-smi lists)
-  --steps    some of tests,soak,gemm,tune,operators,torch,steady,language,serve,sanitizer,unseen (default:
-             all but tune, steady, sanitizer and unseen); soak: a million runs, bits compared; steady: rows with
-             M >= 4096 again, in turns of 100 ms; unseen: shapes that nothing was tuned on, auto
-             beside a sweep, the library and PyTorch (bench/unseen_summary.py FOLDER sums them up)
+  --steps    some of tests,soak,gemm,tune,operators,experts,torch,steady,language,serve,sanitizer,unseen
+             (default: all but tune, steady, sanitizer and unseen); soak: a million runs, bits compared; experts:
+             layers of experts, a list of shapes a step; steady: rows with M >= 4096 again, in turns of 100 ms;
+             unseen: shapes that nothing was tuned on, auto beside a sweep, the library and PyTorch
+             (bench/unseen_summary.py FOLDER sums them up)
   --seconds  the longest a step may take (default 900)
   --build    folder with the programs (default: build/release; ./dev build release makes it)
   --commit   recorded with the results (default: git's)
 Local shapes come from bench/shapes: tp8.txt on 8 GPUs, tp8_local_on_R.txt on fewer; and, where there is
-one, few_rows_on_R.txt.
+one, few_rows_on_R.txt. Those of experts are made by bench/shapes/moe.py.
 TEXT
 }
 fail() { echo "on_gpus: $*" >&2; exit 2; }
@@ -25,7 +26,7 @@ fail() { echo "on_gpus: $*" >&2; exit 2; }
 [[ ${1:-} == -h || ${1:-} == --help ]] && { usage; exit 0; }
 (( $# )) || { usage >&2; exit 2; }
 folder=$1; shift
-ranks= steps=tests,soak,gemm,operators,torch,language,serve seconds=900 build=$root/build/release
+ranks= steps=tests,soak,gemm,operators,experts,torch,language,serve seconds=900 build=$root/build/release
 commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
 while (( $# )); do
   (( $# > 1 )) || fail "$1 needs a value"
@@ -49,7 +50,7 @@ ranks=${ranks:-$gpus}
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || fail "--seconds $seconds: a number from 1 up was expected"
 (( ranks <= gpus )) || fail "--ranks $ranks, but there are $gpus GPUs"
 for step in ${steps//,/ }; do
-  [[ ,tests,soak,gemm,tune,operators,torch,steady,language,serve,sanitizer,unseen, == *,"$step",* ]] ||
+  [[ ,tests,soak,gemm,tune,operators,experts,torch,steady,language,serve,sanitizer,unseen, == *,"$step",* ]] ||
     fail "unknown step '$step'; --help lists them"
 done
 mkdir -p "$folder" || fail "cannot write to $folder"
@@ -70,7 +71,7 @@ needs_shapes() { [[ -f $shapes ]] || fail "no shapes for $ranks GPUs: $shapes"; 
 gpu_suites="test_gpu test_tables test_fabric test_run test_measure test_serve test_c test_cli"
 # What is missing is said before anything runs.
 declare -A programs=([tests]="$gpu_suites" [soak]=soak [gemm]=gemm_bench [tune]=stretto
-                     [operators]=stretto [steady]=stretto [language]=lang_bench [serve]="serve_bench call_bench"
+                     [operators]=stretto [experts]=stretto [steady]=stretto [language]=lang_bench [serve]="serve_bench call_bench"
                      [sanitizer]="test_tables test_run" [unseen]=stretto)
 for step in ${steps//,/ }; do
   for needed in ${programs[$step]:-}; do
@@ -134,6 +135,14 @@ fi
 # Where there is a library, Stretto takes part beside PyTorch.
 library=$(find "$build" -name libstretto.so -type f 2>/dev/null | head -1)
 [[ -n $library ]] && export STRETTO_LIBRARY=$library
+if wanted experts; then
+  for list in tp tp8_local ep ep8_local; do
+    layers=$folder/experts_$list.txt
+    python3 "$here/shapes/moe.py" "$list" --on "$ranks" >"$layers"
+    step "experts_$list" "$(program stretto)" bench --shapes "$layers" --ranks "$ranks" --commit "$commit" \
+      --rounds 7 --no-cold --strategy auto,sequential,library,tiles --json -o "$folder/experts_$list.json"
+  done
+fi
 if wanted torch; then
   if [[ -n $library ]]; then
     step python env PYTHONPATH="$root/python" python3 -m torch.distributed.run --standalone \

@@ -5,11 +5,17 @@ import json
 import math
 import pathlib
 import random
+import sys
 import unittest
 
 import moe_layers
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+sys.path.insert(0, str(HERE / "shapes"))
+
+import moe  # noqa: E402
+
 PUBLISHED = {"mixtral": "mixtral-8x7b", "qwen30b": "qwen3-30b-a3b", "qwen235b": "qwen3-235b-a22b",
              "dsv3": "deepseek-v3", "gptoss": "gpt-oss-120b", "glm45": "glm-4.5"}
 
@@ -37,6 +43,23 @@ class Layers(unittest.TestCase):
                     self.assertEqual((row["h"], row["f"], row["experts"], row["k"]), wanted)
         self.assertEqual({name for name, model in models.items() if "experts_measured" in model},
                          set(PUBLISHED.values()))
+
+
+class Shapes(unittest.TestCase):
+    def test_the_kept_lists_are_what_the_script_prints(self):
+        for name in moe.LISTS:
+            kept = (HERE / "shapes" / f"moe_{name}_on_2.txt").read_text(encoding="utf-8")
+            self.assertEqual(kept, moe.text_of(name, 2))
+
+    def test_each_rank_has_an_eighth_in_local_lists(self):
+        for kind, t, h, f, experts, k, model in moe.shapes("tp8_local", 2):
+            self.assertEqual((h, f // 2, experts, k), moe_layers.local(model, "tp8", t)[:4])
+        for _, t, h, f, experts, k, model in moe.shapes("ep8_local", 2):
+            self.assertEqual((h, f, experts // 2), moe_layers.local(model, "ep8", t)[:3])
+            self.assertEqual(k, moe_layers.MODELS[model][3])
+        # With fewer experts than a token takes there is no such layer.
+        self.assertNotIn("mixtral", {model for *_, model in moe.shapes("ep8_local", 1)})
+        self.assertEqual({t for _, t, *_ in moe.shapes("ep", 4)}, {64, 512, 4096, 32768})
 
 
 class Routings(unittest.TestCase):
