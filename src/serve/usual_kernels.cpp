@@ -12,6 +12,32 @@
 namespace stretto::runtime {
 namespace {
 
+// What shortlists hold on sizes that nobody tuned, beside what is taken on those that were: one
+// schedule of each kernel (tests/serve/shortlist_kernels_test.cpp). A choice whose kernel nobody
+// has compiled is not measured, and what was measured without it is not kept for other processes.
+struct Listed {
+  const ProductKind& kind;
+  int64_t rows;  // up to 64 have kernels of their own, and of a few none moves rows
+  int ranks;     // how many others' sums a reduction's tiles add
+  const char* schedule;
+};
+constexpr Listed kListed[] = {
+    {kAgGemm, 4, 8, "tiles,tile=64x64,comm-sms=8,split-k=2"},
+    {kAgGemm, 3, 4, "tiles,tile=128x128,comm-sms=8,k-phases=4"},
+    {kAgGemm, 64, 2, "tiles,tile=64x64,comm-sms=8,split-k=2"},
+    {kAgGemm, 64, 2, "tiles,tile=128x128,comm-sms=8,k-phases=4"},
+    {kAgGemm, 64, 2, "tiles,tile=128x192,comm-sms=8"},
+    {kAgGemm, 1024, 2, "tiles,tile=128x64,comm-sms=8,k-phases=8"},
+    {kAgGemm, 1024, 2, "tiles,tile=128x160,comm-sms=8,k-phases=8"},
+    {kAgGemm, 1024, 2, "tiles,mover=copy-engine,tile=128x192"},
+    {kAgGemm, 1024, 2, "tiles,tile=128x192,comm-sms=8,start=wave,cluster=2"},
+    {kGemmRs, 64, 2, "tiles,tile=64x64,split-k=2"},
+    {kGemmRs, 64, 2, "tiles,tile=128x128"},
+    {kGemmRs, 64, 2, "tiles,tile=128x192"},
+    {kGemmRs, 64, 4, "tiles,tile=128x192"},
+    {kGemmRs, 64, 8, "tiles,tile=128x192"},
+    {kGemmRs, 1024, 4, "tiles,tile=128x160"}};
+
 class UsualKernels {
  public:
   explicit UsualKernels(std::string arch) : arch_(std::move(arch)) {}
@@ -39,6 +65,14 @@ class UsualKernels {
     }
   }
 
+  // Other sizes than the rows say nothing of a kernel.
+  void add_listed(DType dtype, const Machine& machine) {
+    for (const auto& [kind, rows, ranks, text] : kListed) {
+      const Segment op{kind, rows, 8192, 16384, ranks, dtype};
+      add(op, parse_schedule(text, op, machine), machine);
+    }
+  }
+
   std::vector<cuda::KernelEntry> take() { return std::move(kernels_); }
 
  private:
@@ -58,10 +92,13 @@ void add_kernels(std::vector<cuda::KernelEntry> more, std::vector<cuda::KernelEn
 
 std::vector<cuda::KernelEntry> usual_kernels(const Tuning& tuning, const std::string& arch) {
   UsualKernels usual(arch);
+  std::set<std::string> machines;
   for (const TunedOperator& tuned : tuning.operators()) {
     Machine machine = load_machine(tuned.machine);
     machine.gpu = tuned.gpu;
+    const bool is_first = machines.insert(tuned.machine).second;
     for (const DType dtype : {DType::bf16, DType::fp16}) {
+      if (is_first) usual.add_listed(dtype, machine);
       Segment op = tuned.op;
       op.dtype = dtype;
       usual.add(op, auto_schedule(op, machine, tuning).schedule, machine);
