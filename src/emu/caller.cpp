@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plan/partition_tables.h"
 #include "stretto/error.h"
 #include "tasks/elements.h"
 
@@ -54,23 +55,19 @@ std::vector<std::byte> Caller::rows_of(const Region& whole, int run) const {
   memory_.read(whole, run, rows.data());
   if (buffer.partition < 0) return rows;
   std::vector<std::byte> out;
-  for (const Lane& lane : plan_.lanes) {
-    if (lane.rank != whole.rank) continue;
-    for (const Instr& instr : lane.instrs) {
-      if (instr.op != Opcode::route) continue;
-      const Region &choices = plan_.writes(instr)[0], &table = plan_.writes(instr)[2];
-      if (plan_.buffers[choices.buffer].partition != buffer.partition) continue;
-      std::vector<int32_t> of_choice(static_cast<size_t>(table.rows()));
-      memory_.read(table, run, of_choice.data());
-      out.resize(std::max(out.size(), static_cast<size_t>(table.row1) * row_bytes));
-      for (size_t i = 0; i < of_choice.size(); ++i) {
-        std::byte* const to = out.data() + (static_cast<size_t>(table.row0) + i) * row_bytes;
-        const int64_t row = choices.row0 + int64_t{of_choice[i]};
-        if (of_choice[i] < 0 || row >= whole.rows()) {
-          tasks::fill_poison(buffer.dtype, to, static_cast<size_t>(buffer.cols));
-        } else {
-          std::memcpy(to, rows.data() + static_cast<size_t>(row) * row_bytes, row_bytes);
-        }
+  for (const PartitionTables& tables : partition_tables(plan_, whole.rank)) {
+    const Region &choices = tables.choices, &table = tables.rows;
+    if (plan_.buffers[choices.buffer].partition != buffer.partition) continue;
+    std::vector<int32_t> of_choice(static_cast<size_t>(table.rows()));
+    memory_.read(table, run, of_choice.data());
+    out.resize(std::max(out.size(), static_cast<size_t>(table.row1) * row_bytes));
+    for (size_t i = 0; i < of_choice.size(); ++i) {
+      std::byte* const to = out.data() + (static_cast<size_t>(table.row0) + i) * row_bytes;
+      const int64_t row = choices.row0 + int64_t{of_choice[i]};
+      if (of_choice[i] < 0 || row >= whole.rows()) {
+        tasks::fill_poison(buffer.dtype, to, static_cast<size_t>(buffer.cols));
+      } else {
+        std::memcpy(to, rows.data() + static_cast<size_t>(row) * row_bytes, row_bytes);
       }
     }
   }

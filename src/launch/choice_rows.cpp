@@ -15,37 +15,29 @@ int64_t rows_in_memory(const Plan& plan, const Buffer& buffer) {
   return 0;  // no output of the operator's: nobody has memory for it
 }
 
-ChoiceRows::ChoiceRows(const Plan& plan) : plan_(plan), routes_(static_cast<size_t>(plan.ranks())) {
-  for (const Lane& lane : plan.lanes) {
-    for (const Instr& instr : lane.instrs) {
-      if (instr.op == Opcode::route) routes_[static_cast<size_t>(lane.rank)].push_back(&instr);
-    }
-  }
+ChoiceRows::ChoiceRows(const Plan& plan) : plan_(plan) {
+  for (int rank = 0; rank < plan.ranks(); ++rank) tables_.push_back(partition_tables(plan, rank));
 }
 
 std::optional<ChoiceTables> ChoiceRows::of(const Instr& product, const Region& stored) const {
-  const auto within = [](const Region& part, const Region& all) {
-    return part.buffer == all.buffer && part.rank == all.rank && part.row0 >= all.row0 &&
-           part.row1 <= all.row1;
-  };
   const std::span<const Region> reads = plan_.reads(product);
   const Region& experts = reads[1];
   const int32_t entry_rows = stored.rows() / std::max(experts.rows(), 1);
-  for (const Instr* const route : routes_[static_cast<size_t>(stored.rank)]) {
-    const std::span<const Region> tables = plan_.writes(*route);
-    ChoiceTables found{tables[0], &tables[2]};
+  for (const PartitionTables& tables : tables_[static_cast<size_t>(stored.rank)]) {
+    ChoiceTables found{tables.choices, &tables.rows};
     found.choices.row0 = stored.row0;
     found.choices.row1 = stored.row1;
     const bool is_own = product.op != Opcode::gather_gemm ||
-                        (reads[0].buffer == tables[0].buffer && reads[0].row0 == stored.row0);
-    const Buffer& of_choices = plan_.buffers[tables[0].buffer];
-    if (!within(experts, tables[1]) || !within(found.choices, tables[0]) || !is_own ||
+                        (reads[0].buffer == tables.choices.buffer && reads[0].row0 == stored.row0);
+    const Buffer& of_choices = plan_.buffers[tables.choices.buffer];
+    const auto entries = tables.entries(experts);
+    const bool is_within = stored.row0 >= tables.choices.row0 && stored.row1 <= tables.choices.row1;
+    if (!entries || !is_within || !is_own ||
         of_choices.partition != plan_.buffers[stored.buffer].partition) {
       continue;
     }
-    const int32_t entry = experts.row0 - tables[1].row0;
-    if (stored.row0 - tables[0].row0 != int64_t{entry} * entry_rows) continue;
-    if (tables[2].row1 > rows_in_memory(plan_, plan_.buffers[stored.buffer])) continue;
+    if (stored.row0 - tables.choices.row0 != int64_t{entries->first} * entry_rows) continue;
+    if (tables.rows.row1 > rows_in_memory(plan_, plan_.buffers[stored.buffer])) continue;
     return found;
   }
   return std::nullopt;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "plan/partition_tables.h"
 #include "stretto/plan.h"
 
 namespace stretto::cuda {
@@ -33,7 +34,7 @@ class ChoiceRows {
 
  private:
   const Plan& plan_;
-  std::vector<std::vector<const Instr*>> routes_;  // by rank
+  std::vector<std::vector<PartitionTables>> tables_;  // by rank
 };
 
 }  // namespace stretto::cuda

@@ -9,6 +9,7 @@
 
 #include "gpu/grouped_kernel.h"
 #include "launch/choice_rows.h"
+#include "plan/partition_tables.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -32,14 +33,7 @@ auto operands_of(const ExpertProduct& p) {
 class ProductFinder {
  public:
   ProductFinder(const Plan& plan, const TileSums& sums, int rank)
-      : plan_(plan), sums_(sums), rank_(rank) {
-    for (const Lane& lane : plan.lanes) {
-      if (lane.rank != rank) continue;
-      for (const Instr& instr : lane.instrs) {
-        if (instr.op == Opcode::route) routes_.push_back(&instr);
-      }
-    }
-  }
+      : plan_(plan), sums_(sums), rank_(rank), tables_(partition_tables(plan, rank)) {}
 
   // Adds the tile whose first product is at `at`, or says why it is of no product.
   std::string add(uint32_t lane, uint32_t at) {
@@ -56,11 +50,11 @@ class ProductFinder {
     }
     if (stored->num_writes != 1) return "each tile is stored once";
     tile.to = plan_.writes(*stored)[0];
-    const Instr* const route = route_of(tile);
-    if (route == nullptr) return "tiles are of the entries of one partition of their rank";
+    const PartitionTables* const tables = tables_of(tile);
+    if (tables == nullptr) return "tiles are of the entries of one partition of their rank";
     if (std::string why = why_elsewhere(tile); !why.empty()) return why;
-    Found& found = found_[route];
-    ExpertProduct product = product_of(tile, *route);
+    Found& found = found_[tables];
+    ExpertProduct product = product_of(tile, *tables);
     const bool is_first = found.tiles.empty();
     if (is_first) found.product = product;
     if (operands_of(product) != operands_of(found.product)) {
@@ -72,8 +66,8 @@ class ProductFinder {
 
   // Once all tiles were added.
   std::string finish(std::vector<ExpertProduct>& products) {
-    for (const Instr* const route : routes_) {
-      const auto found = found_.find(route);
+    for (const PartitionTables& tables : tables_) {
+      const auto found = found_.find(&tables);
       if (found == found_.end()) continue;
       if (std::string why = complete(found->second); !why.empty()) return why;
       if (std::string why = why_no_kernel(found->second.product); !why.empty()) return why;
@@ -88,19 +82,16 @@ class ProductFinder {
     std::vector<Tile> tiles;
   };
 
-  // The task that made the EXPERTS which the tile reads; it made COUNTS and CHOICES, too, so who
-  // has awaited one has awaited all. Sets which entries these are.
-  const Instr* route_of(Tile& tile) const {
+  // Those of which the tile reads EXPERTS. Tiles of all entries have awaited all tasks that make
+  // these, of which one makes COUNTS, and what these go by. Sets which entries the tile is of.
+  const PartitionTables* tables_of(Tile& tile) const {
     const Region& experts = plan_.reads(*tile.product)[1];
-    for (const Instr* const route : routes_) {
-      const Region& table = plan_.writes(*route)[1];
-      if (table.buffer != experts.buffer || experts.row0 < table.row0 ||
-          experts.row1 > table.row1) {
-        continue;
-      }
-      tile.first_entry = experts.row0 - table.row0;
-      tile.end_entry = experts.row1 - table.row0;
-      return route;
+    for (const PartitionTables& tables : tables_) {
+      const auto entries = tables.entries(experts);
+      if (!entries) continue;
+      tile.first_entry = entries->first;
+      tile.end_entry = entries->end;
+      return &tables;
     }
     return nullptr;
   }
@@ -120,8 +111,8 @@ class ProductFinder {
   }
 
   // The product that the tile is of, as if its columns were the first.
-  ExpertProduct product_of(const Tile& tile, const Instr& route) const {
-    const std::span<const Region> reads = plan_.reads(*tile.product), tables = plan_.writes(route);
+  ExpertProduct product_of(const Tile& tile, const PartitionTables& tables) const {
+    const std::span<const Region> reads = plan_.reads(*tile.product);
     const bool gathers = tile.product->op == Opcode::gather_gemm;
     ExpertProduct product;
     product.entry_rows = rows_of_entry(plan_, *tile.product);
@@ -139,10 +130,10 @@ class ProductFinder {
     }
     product.c = tile.to;
     product.c.row0 -= down;
-    product.counts = tables[3];
-    product.choices = tables[0];
-    product.rows = tables[2];
-    product.all_experts = route.count(0);
+    product.counts = tables.counts;
+    product.choices = tables.choices;
+    product.rows = tables.rows;
+    product.all_experts = static_cast<int32_t>(tables.all_experts);
     return product;
   }
 
@@ -200,8 +191,8 @@ class ProductFinder {
   const Plan& plan_;
   const TileSums& sums_;
   int rank_;
-  std::vector<const Instr*> routes_;
-  std::map<const Instr*, Found> found_;
+  const std::vector<PartitionTables> tables_;
+  std::map<const PartitionTables*, Found> found_;
 };
 
 std::string find(const Plan& plan, const TileSums& sums, const std::vector<BlockPart>& kernel,

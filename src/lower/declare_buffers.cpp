@@ -259,6 +259,10 @@ class Declarer {
         add(prefix + "rows", DType::i32, BufferRole::local, blocks.tokens * blocks.top_k, 1);
     blocks.counts = add(prefix + "counts", DType::i32, BufferRole::local,
                         int64_t{blocks.count} * (blocks.experts + 1), 1);
+    if (blocks.parts > 1) {
+      blocks.part_counts = add(prefix + "part_counts", DType::i32, BufferRole::local,
+                               int64_t{blocks.count} * blocks.parts, blocks.experts + 1);
+    }
     state_.routed_blocks.push_back(blocks);
     ids_of_blocks_.push_back(ids);
     return state_.routed_blocks.size() - 1;

@@ -130,20 +130,17 @@ class Routed {
             emit_tile(rank, block, first, last, tile);
           });
         }
-        for (int rank = 0; rank < of_.ranks; ++rank) sums_.sum_up(rank, turn, tile);
+        for (int rank = 0; rank < of_.ranks; ++rank) {
+          sums_.sum_up(rank, turn, product_.cols_of(tile));
+        }
       }
     }
   }
   void emit_before_sums() {
-    const int turns = static_cast<int>(of_.order_of_blocks(0).size()), tiles = product_.col_tiles();
     if (of_.events) of_.boundaries();
     emit_all_bands();
     if (of_.events) of_.boundaries();
-    for (int turn = 0; turn < turns; ++turn) {
-      for (int tile = 0; tile < tiles; ++tile) {
-        for (int rank = 0; rank < of_.ranks; ++rank) sums_.sum_up(rank, turn, tile);
-      }
-    }
+    sums_.sum_up_all();
     if (of_.events) of_.boundaries();
     if (product_.by_nccl()) sums_.reduce_by_nccl();
   }

@@ -5,20 +5,20 @@
 
 namespace stretto {
 
-void RoutedSums::sum_up(int rank, int turn, int tile) {
+void RoutedSums::sum_up(int rank, int turn, const Rect& cols) {
   const int block = of_.order_of_blocks(rank)[static_cast<size_t>(turn)];
-  if (blocks_.by_source) return sum_rows(rank, block, block, 0, of_.tokens_of(block), tile);
+  if (blocks_.by_source) return sum_rows(rank, block, block, 0, of_.tokens_of(block), cols);
   const RowShards shards{blocks_.tokens, of_.ranks};
   for (int i = 1; i <= of_.ranks; ++i) {
     const int owner = (rank + i) % of_.ranks;
     sum_rows(rank, 0, owner, static_cast<int32_t>(shards.begin(owner)),
-             static_cast<int32_t>(shards.end(owner)), tile);
+             static_cast<int32_t>(shards.end(owner)), cols);
   }
 }
 
 // Tokens [first, last) of a block, all of one owner, as seen from the block's first.
-void RoutedSums::sum_rows(int rank, int block, int owner, int32_t first, int32_t last, int tile) {
-  const Rect cols = product_.cols_of(tile);
+void RoutedSums::sum_rows(int rank, int block, int owner, int32_t first, int32_t last,
+                          const Rect& cols) {
   const int parts = parts_of(last - first);
   for (int part = 0; part < parts; ++part) {
     const auto at = [&](int i) {
@@ -43,8 +43,26 @@ int RoutedSums::parts_of(int32_t rows) const {
   constexpr int32_t kRows = 16;  // at least, of a part
   const int lanes = are_sent_at_once() ? product_.lanes.comm : product_.lanes.compute;
   // Rows of several owners are dealt to the lanes at once.
-  const int owners = blocks_.by_source ? 1 : of_.ranks;
-  return std::clamp(rows / kRows, std::min(rows, 1), (lanes + owners - 1) / owners);
+  return std::clamp(rows / kRows, std::min(rows, 1), (lanes + owners() - 1) / owners());
+}
+
+// A row is looked up once for all columns that a task has of it, and memory likes long rows.
+int RoutedSums::column_parts() const {
+  const auto tokens = static_cast<int32_t>(blocks_.tokens_of_block);
+  const int down = std::max(1, owners() * parts_of(tokens / owners()));
+  return std::clamp(product_.lanes.compute / down, 1, product_.col_tiles());
+}
+
+void RoutedSums::sum_up_all() {
+  const int turns = static_cast<int>(of_.order_of_blocks(0).size());
+  const int parts = column_parts(), tiles = product_.col_tiles();
+  for (int turn = 0; turn < turns; ++turn) {
+    for (int part = 0; part < parts; ++part) {
+      Rect cols = product_.cols_of(tiles * part / parts);
+      cols.col1 = product_.cols_of(tiles * (part + 1) / parts - 1).col1;
+      for (int rank = 0; rank < of_.ranks; ++rank) sum_up(rank, turn, cols);
+    }
+  }
 }
 
 // `rows` are counted from the block's first token.

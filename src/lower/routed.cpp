@@ -18,6 +18,12 @@ double chance_of_more(double least, double choices, double chance) {
   return 0.5 * std::erfc((least + 0.5 - mean) / deviation / std::sqrt(2.0));
 }
 
+// A lane makes the tables of few choices sooner than many lanes that await each other.
+int parts_of(int64_t choices) {
+  constexpr int64_t kLeast = 16384, kOfPart = 2048, kMost = 32;
+  return choices < kLeast ? 1 : static_cast<int>(std::min(kMost, choices / kOfPart));
+}
+
 }  // namespace
 
 RoutedBlocks blocks_of(const RoutedLowering& product) {
@@ -34,6 +40,7 @@ RoutedBlocks blocks_of(const RoutedLowering& product) {
   blocks.entry_rows = product.schedule.tile_m;
   blocks.entries = device::most_entries(blocks.tokens_of_block * blocks.top_k, blocks.experts,
                                         blocks.entry_rows);
+  blocks.parts = parts_of(blocks.tokens_of_block * blocks.top_k);
   constexpr int32_t kSlack = 2;
   blocks.single = std::min(blocks.entries, kSlack * expected_entries(blocks));
   return blocks;

@@ -20,6 +20,9 @@ struct RoutedBlocks {
   int dealt_to = 1;                                            // ranks; 1: each has all
   int32_t top_k = 0, entry_rows = 0, entries = 0;              // entries: of a block
   uint16_t choices = 0, experts_of = 0, rows = 0, counts = 0;  // buffers of tables
+  // Into so many parts choices of a block are cut, so that many lanes make its tables; 1: one does.
+  int parts = 1;
+  uint16_t part_counts = 0;  // buffer of what parts count
   // Entries of a block that are tasks of their own; others, which few routings fill, are taken
   // kSpares at a time.
   int32_t single = 0;

@@ -53,16 +53,21 @@ class RoutedSums {
 
   // Sums leave while others are multiplied; else behind all tiles.
   bool are_sent_at_once() const { return product_.communicates() && !product_.by_nccl(); }
-  // Of the block that is the rank's `turn`-th, the columns of a tile.
-  void sum_up(int rank, int turn, int tile);
+  // Of the block that is the rank's `turn`-th, the columns of some tiles.
+  void sum_up(int rank, int turn, const Rect& cols);
+  // Where sums are all that is left to do: whole rows, or as many columns as leave every lane some.
+  void sum_up_all();
   // What owners do with what has been sent.
   void finish();
   void reduce_by_nccl();
 
  private:
-  void sum_rows(int rank, int block, int owner, int32_t first, int32_t last, int tile);
+  void sum_rows(int rank, int block, int owner, int32_t first, int32_t last, const Rect& cols);
   size_t sum_stage() const { return product_.part.stages.size() - 1; }
   int parts_of(int32_t rows) const;
+  int column_parts() const;
+  // Whose rows of a block are summed apart from others'.
+  int owners() const { return blocks_.by_source ? 1 : of_.ranks; }
   Region place_of_sum(int rank, int block, int owner, const Rect& rows) const;
   void add_slots(int tile);
   void write_sum(int rank, const Rect& own);

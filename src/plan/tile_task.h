@@ -80,8 +80,13 @@ inline bool is_routed_product(Opcode op) {
   return op == Opcode::gather_gemm || op == Opcode::grouped_gemm;
 }
 
+// Whether it makes tables of a partition, all of them or in one of three steps.
+inline bool makes_partition(Opcode op) {
+  return op == Opcode::route || op == Opcode::count_choices || op == Opcode::place_choices ||
+         op == Opcode::fill_entries;
+}
 // What prepares tokens for tiles: GPUs do it ahead of these, in a kernel of its own.
-inline bool is_ahead_of_tiles(Opcode op) { return op == Opcode::route || op == Opcode::permute; }
+inline bool is_ahead_of_tiles(Opcode op) { return makes_partition(op) || op == Opcode::permute; }
 
 // Positions of a tile's lane: from its first gemm to its last task.
 struct Tile {

@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "plan/partition_tables.h"
 #include "plan/tile_task.h"
 
 namespace stretto::sim {
@@ -20,19 +21,16 @@ ChosenExperts::ChosenExperts(const Plan& plan) : plan_(plan) {
 void ChosenExperts::find_partitions() {
   partitions_.resize(static_cast<size_t>(plan_.ranks()),
                      std::vector<OfPartition>(plan_.partitions.size()));
-  for (const Lane& lane : plan_.lanes) {
-    for (const Instr& instr : lane.instrs) {
-      if (instr.op != Opcode::route) continue;
-      const std::span<const Region> writes = plan_.writes(instr);
-      const Region& ids = plan_.reads(instr)[0];
-      const int16_t number = plan_.buffers[writes[0].buffer].partition;
+  for (int rank = 0; rank < plan_.ranks(); ++rank) {
+    for (const PartitionTables& tables : partition_tables(plan_, rank)) {
+      const int16_t number = plan_.buffers[tables.choices.buffer].partition;
       if (number < 0) continue;
-      const double own = writes[3].rows() - 1;
-      const double all = std::max<double>(1, static_cast<double>(instr.count(0)));
-      const double chosen = std::min(1.0, ids.cols() / all);  // by a token
-      const double left_out = std::pow(1 - chosen, ids.rows());
-      OfPartition& of = partitions_[lane.rank][static_cast<size_t>(number)];
-      of.rows.choices += static_cast<double>(ids.elements()) * own / all;
+      const double own = tables.own_experts(), choices = tables.rows.rows();
+      const double all = std::max<double>(1, static_cast<double>(tables.all_experts));
+      const double chosen = std::min(1.0, tables.top_k / all);  // by a token
+      const double left_out = std::pow(1 - chosen, choices / tables.top_k);
+      OfPartition& of = partitions_[static_cast<size_t>(rank)][static_cast<size_t>(number)];
+      of.rows.choices += choices * own / all;
       of.rows.experts += own * (1 - left_out);
       of.left_out *= left_out;
     }

@@ -216,7 +216,7 @@ class LaneLimits {
     const std::string& name = plan_.buffers[written->buffer].name;
     if (!is_tile || !is_own || !choices_.of(product, *written)) {
       limits_.add(fmt::format("GPUs hand over the rows of {} by choice: each is of a tile that "
-                              "stores nothing else, of entries whose tables one route makes",
+                              "stores nothing else, of entries whose tables are of one partition",
                               name),
                   at);
     } else if (written->col0 % 8 != 0 || written->cols() % 8 != 0) {

@@ -216,7 +216,11 @@ class TableBuilder {
           if (joins) require_vectors(tasks.back());
         }
       }
-      if (makes_partition(table, first_routed)) keep_off_the_ring(tasks);
+      if (makes_partition(table, first_routed)) {
+        keep_off_the_ring(tasks);
+      } else {
+        stage_sums(tasks, table, first_routed);
+      }
       // Waits that no task of the lane follows, and those of the kernel's end.
       const auto end = [&] {
         MoverTask task{};

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "gpu/device_types.h"
+#include "plan/tile_task.h"
 #include "stretto/device/mover_routed.h"
 #include "stretto/error.h"
 
@@ -21,6 +22,12 @@ RoutedKind kind_of_task(Opcode op) {
   switch (op) {
     case Opcode::route:
       return RoutedKind::route;
+    case Opcode::count_choices:
+      return RoutedKind::count_choices;
+    case Opcode::place_choices:
+      return RoutedKind::place_choices;
+    case Opcode::fill_entries:
+      return RoutedKind::fill_entries;
     case Opcode::weigh:
       return RoutedKind::weigh;
     case Opcode::combine:
@@ -110,18 +117,28 @@ class RoutedTaskBuilder {
     routed_.experts = static_cast<uint32_t>(experts);
     const device::ExpertShares shares{static_cast<int32_t>(experts), plan_.ranks()};
     switch (instr_.op) {
-      case Opcode::route: {
-        task_.rows = static_cast<uint32_t>(reads_[0].rows());
-        routed_.top_k = static_cast<uint32_t>(reads_[0].cols());
-        routed_.table_rows = static_cast<uint32_t>(writes_[0].rows());
-        routed_.entries = static_cast<uint32_t>(writes_[1].rows());
-        const int32_t own = writes_[3].rows() - 1;
-        routed_.own_experts = static_cast<uint32_t>(own);
-        routed_.first_expert =
-            own == experts ? 0 : static_cast<uint32_t>(shares.begin(basis_.rank));
-        routed_.workers = device::partition_workers(own);
+      case Opcode::route:
+        describe_partition(shares, writes_[3].rows());
+        describe_entries();
         break;
-      }
+      case Opcode::count_choices:
+        describe_partition(shares, writes_[0].cols());
+        routed_.table_rows = routed_.entries = 1;
+        break;
+      case Opcode::place_choices:
+        describe_partition(shares, reads_[1].cols());
+        routed_.table_rows = static_cast<uint32_t>(instr_.count(1));
+        routed_.entries = 1;
+        routed_.parts = static_cast<uint32_t>(reads_[1].rows());
+        routed_.part = static_cast<uint32_t>(reads_[2].row0 - reads_[1].row0);
+        break;
+      case Opcode::fill_entries:
+        describe_partition(shares, reads_[0].cols());
+        describe_entries();
+        task_.rows = static_cast<uint32_t>(reads_[1].rows());
+        routed_.parts = static_cast<uint32_t>(reads_[0].rows());
+        routed_.part = static_cast<uint32_t>(instr_.count(1));
+        break;
       case Opcode::weigh:
       case Opcode::combine:
         routed_.top_k = static_cast<uint32_t>(reads_[0].cols());
@@ -177,6 +194,20 @@ class RoutedTaskBuilder {
     }
   }
 
+  // `counts`: of the rank's experts, and one more.
+  void describe_partition(const device::ExpertShares& shares, int32_t counts) {
+    const int32_t own = counts - 1;
+    task_.rows = static_cast<uint32_t>(reads_[0].rows());
+    routed_.top_k = static_cast<uint32_t>(reads_[0].cols());
+    routed_.own_experts = static_cast<uint32_t>(own);
+    routed_.first_expert = own == shares.all ? 0 : static_cast<uint32_t>(shares.begin(basis_.rank));
+    routed_.workers = device::partition_workers(own);
+  }
+  void describe_entries() {
+    routed_.table_rows = static_cast<uint32_t>(writes_[0].rows());
+    routed_.entries = static_cast<uint32_t>(writes_[1].rows());
+  }
+
   void describe_router() {
     routed_.experts = static_cast<uint32_t>(reads_[0].cols());
     routed_.top_k = static_cast<uint32_t>(writes_[0].cols());
@@ -221,22 +252,30 @@ bool is_whole_rows(const Plan& plan, const Region& region) {
   return region.cols() == plan.buffers[region.buffer].cols;
 }
 
+// Of a route, or one of the steps.
+std::string why_no_partition(const Plan& plan, const Instr& instr) {
+  const auto reads = plan.reads(instr), writes = plan.writes(instr);
+  const bool counts = instr.op == Opcode::count_choices;  // a row side by side
+  const bool fills = instr.op == Opcode::fill_entries;    // reads no ids
+  const auto is_solid = [&](const Region& table) { return is_whole_rows(plan, table); };
+  const bool solid = (fills || is_solid(reads[0])) &&
+                     (counts || std::all_of(writes.begin(), writes.end(), is_solid));
+  if (!solid) return "GPUs make partitions in tables that are columns, of all ids of a token";
+  const int32_t own = (counts                              ? writes[0].cols()
+                       : fills                             ? reads[0].cols()
+                       : instr.op == Opcode::place_choices ? reads[1].cols()
+                                                           : writes[3].rows()) -
+                      1;
+  if (device::partition_workers(own) != 0) return "";
+  return fmt::format(
+      "GPUs have no room to count the choices of {} experts: deal them to more ranks", own);
+}
+
 }  // namespace
 
 std::string why_no_routed_task(const Plan& plan, const Instr& instr) {
   const auto reads = plan.reads(instr), writes = plan.writes(instr);
-  if (instr.op == Opcode::route) {
-    const bool solid = is_whole_rows(plan, reads[0]) &&
-                       std::all_of(writes.begin(), writes.end(),
-                                   [&](const Region& table) { return is_whole_rows(plan, table); });
-    if (!solid) return "GPUs make partitions in tables that are columns, of all ids of a token";
-    if (device::partition_workers(writes[3].rows() - 1) == 0) {
-      return fmt::format(
-          "GPUs have no room to count the choices of {} experts: deal them to more ranks",
-          writes[3].rows() - 1);
-    }
-    return "";
-  }
+  if (makes_partition(instr.op)) return why_no_partition(plan, instr);
   const bool is_sum = instr.op == Opcode::weigh || instr.op == Opcode::combine;
   if (is_sum && !is_whole_rows(plan, reads[0])) {
     return "GPUs weigh with all weights of a token";
@@ -246,13 +285,12 @@ std::string why_no_routed_task(const Plan& plan, const Instr& instr) {
     return to.rows() == rows &&
            plan.buffers[to.buffer].dtype == plan.buffers[writes[0].buffer].dtype;
   });
-  const bool whole = instr.op == Opcode::route || alike;
   const Region& from = reads[source_of(instr.op)];
   const bool is_pooled = instr.op == Opcode::embed || instr.op == Opcode::embed_mean;
   const bool is_picked = instr.op == Opcode::permute;
   const Region& has_them = is_sum || is_pooled || is_picked ? reads[0] : from;
   const bool has_rows = has_them.rows() == rows;
-  if (!whole || !has_rows) {
+  if (!alike || !has_rows) {
     return fmt::format("GPUs {} all rows of a task to each place that it writes",
                        to_string(instr.op));
   }
@@ -276,7 +314,17 @@ MoverTask routed_task(const TableBasis& basis, const Instr& instr, MoverTable& t
 
 bool makes_partition(const MoverTable& table, size_t first) {
   return std::any_of(table.routed.begin() + static_cast<std::ptrdiff_t>(first), table.routed.end(),
-                     [](const RoutedTask& routed) { return routed.kind == RoutedKind::route; });
+                     [](const RoutedTask& routed) { return device::makes_partition(routed.kind); });
+}
+
+void stage_sums(const std::vector<MoverTask>& tasks, MoverTable& table, size_t first) {
+  const bool is_free = std::all_of(tasks.begin(), tasks.end(),
+                                   [](const MoverTask& task) { return task.vectors == 0; });
+  if (!is_free) return;
+  for (size_t i = first; i < table.routed.size(); ++i) {
+    RoutedTask& routed = table.routed[i];
+    if (device::is_sum(routed.kind) && routed.vectors == 1) routed.vectors = 2;
+  }
 }
 
 void keep_off_the_ring(std::vector<MoverTask>& tasks) {

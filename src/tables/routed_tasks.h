@@ -3,13 +3,14 @@
 
 #include <string>
 
+#include "plan/tile_task.h"
 #include "tables/mover_tasks.h"
 
 namespace stretto::cuda {
 
 // Whether the add warps do such tasks by tables of the run, in plans with tables.
 inline bool is_routed_move(Opcode op) {
-  return op == Opcode::route || op == Opcode::weigh || op == Opcode::combine ||
+  return makes_partition(op) || op == Opcode::weigh || op == Opcode::combine ||
          op == Opcode::dispatch || op == Opcode::permute || op == Opcode::merge ||
          op == Opcode::reduce || op == Opcode::embed || op == Opcode::embed_mean ||
          op == Opcode::top_k || op == Opcode::biased_top_k || op == Opcode::softmax_gate ||
@@ -26,5 +27,7 @@ device::MoverTask routed_task(const TableBasis& basis, const Instr& instr, Mover
 // memory, so the other tasks of its block do without.
 bool makes_partition(const MoverTable& table, size_t first);
 void keep_off_the_ring(std::vector<device::MoverTask>& tasks);
+// Where no task of the block takes the ring's memory, sums from number `first` on do.
+void stage_sums(const std::vector<device::MoverTask>& tasks, MoverTable& table, size_t first);
 
 }  // namespace stretto::cuda

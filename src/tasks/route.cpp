@@ -8,10 +8,9 @@
 
 #include <algorithm>
 
-#include "stretto/device/routing.h"
 #include "tasks/kinds.h"
+#include "tasks/partition_parts.h"
 #include "tasks/shapes.h"
-#include "tasks/tables.h"
 
 namespace stretto::tasks {
 namespace {
@@ -33,48 +32,34 @@ TaskFault fault_in_tables(const KindOperands& of) {
   if (rows.rows() != ids.elements()) {
     return {fmt::format("a row for each of {} choices", ids.elements()), &rows};
   }
-  const int64_t own = counts.rows() - 1;
-  const device::ExpertShares shares{static_cast<int32_t>(of.counts[0]), of.ranks};
-  const int32_t of_rank = shares.size(counts.rank);
-  if (own < 1 || (own != of.counts[0] && own != of_rank)) {
-    return {fmt::format("a count for each expert, all {} or the rank's {}, and one more",
-                        of.counts[0], of_rank),
-            &counts};
+  if (TaskFault fault = fault_in_counts(of, counts, counts.rows()); !fault.expected.empty()) {
+    return fault;
   }
-  const int32_t most = device::most_entries(ids.elements(), static_cast<int32_t>(own),
-                                            choices.rows() / entries.rows());
+  const int32_t own = counts.rows() - 1;
+  const int32_t most = device::most_entries(ids.elements(), own, choices.rows() / entries.rows());
   if (entries.rows() < most) return {fmt::format("at least {} entries", most), &entries};
   return {};
 }
 
 void make_tables(const Work& work) {
-  const Operand& ids = work.reads[0];
   const std::span<const Region> to = work.operands.writes;
-  const auto experts = static_cast<int32_t>(work.operands.counts[0]);
-  const device::ExpertShares shares{experts, work.operands.ranks};
-  const int32_t own = to[3].rows() - 1, choices = to[2].rows();
-  std::vector<int32_t>& all = work.scratch.numbers;
-  std::vector<int32_t>& more = work.scratch.more_numbers;
-  all.resize(static_cast<size_t>(to[0].rows() + to[1].rows() + choices + own + 1));
-  const int64_t scratch = device::partition_scratch(own, 1);
-  more.resize(static_cast<size_t>(scratch) + static_cast<size_t>(choices));
-  int32_t* const compact = more.data() + scratch;
-  for (int64_t row = 0; row < ids.rows; ++row) {
-    for (int64_t slot = 0; slot < ids.cols; ++slot) {
-      compact[row * ids.cols + slot] = number_in(ids, row, slot);
-    }
-  }
-  int32_t* const entries = all.data() + to[0].rows();
-  int32_t* const rows = entries + to[1].rows();
-  int32_t* const counts = rows + choices;
+  const int32_t own = to[3].rows() - 1;
+  const device::Choices<int32_t> of = choices_of(work, work.reads[0], own);
+  const auto choices = static_cast<size_t>(of.tokens);
+  const auto entries = static_cast<size_t>(to[0].rows()), rows = entries + to[1].rows();
+  const size_t counts = rows + choices;
+  std::vector<int32_t>& all = work.scratch.more_numbers;
+  all.resize(counts + static_cast<size_t>(own) + 1 +
+             static_cast<size_t>(device::partition_scratch(own, 1)));
   device::make_partition(
-      device::Choices<int32_t>{compact, choices, 1, experts,
-                               own == experts ? 0 : shares.begin(work.rank), own},
-      device::Partition{to[0].rows() / to[1].rows(), to[1].rows(), all.data(), entries, rows,
-                        counts, counts + own},
-      more.data(), 0, 1, [] {});
+      of,
+      device::Partition{to[0].rows() / to[1].rows(), to[1].rows(), all.data(), all.data() + entries,
+                        all.data() + rows, all.data() + counts, all.data() + counts + own},
+      all.data() + counts + own + 1, 0, 1, [] {});
   // The rows of a result may be asked for one after the other.
-  if (work.bad_ids != nullptr && work.first == 0) *work.bad_ids += counts[own];
+  if (work.bad_ids != nullptr && work.first == 0) {
+    *work.bad_ids += all[counts + static_cast<size_t>(own)];
+  }
   for (int64_t row = 0; row < work.rows; ++row) {
     *static_cast<int32_t*>(work.row(row)) = all[static_cast<size_t>(work.first + row)];
   }

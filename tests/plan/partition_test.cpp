@@ -81,6 +81,20 @@ struct Edit {
   const char *from, *to, *message;
 };
 
+// Of a plan's text, with an edit.
+void expect_refused(std::string_view plan, const Edit& edit) {
+  std::string text(plan);
+  const size_t at = text.find(edit.from);
+  ASSERT_NE(at, std::string::npos) << edit.from;
+  text.replace(at, std::string_view(edit.from).size(), edit.to);
+  try {
+    parse_plan(text);
+    ADD_FAILURE() << "accepted: " << edit.to;
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(edit.message)) << edit.to;
+  }
+}
+
 TEST(Partitions, OfWrongPlansAreRefused) {
   const Edit edits[] = {
       {"parts 4x2", "parts 0x2", "expected entries (a number from 1 to 2147483647), found '0x2'"},
@@ -122,18 +136,51 @@ TEST(Partitions, OfWrongPlansAreRefused) {
       {"y bf16", "y i32", "expected no table of whole numbers, found y@0[0:3,0:8] of i32"},
       {"-> y[0:3,0:8]", "-> y[0:3,0:7]", "expected a written region of 8 columns"},
   };
-  for (const Edit& edit : edits) {
-    std::string text(kPlan);
-    const size_t at = text.find(edit.from);
-    ASSERT_NE(at, std::string::npos) << edit.from;
-    text.replace(at, std::string_view(edit.from).size(), edit.to);
-    try {
-      parse_plan(text);
-      ADD_FAILURE() << "accepted: " << edit.to;
-    } catch (const UsageError& error) {
-      EXPECT_THAT(error.what(), HasSubstr(edit.message)) << edit.to;
-    }
-  }
+  for (const Edit& edit : edits) expect_refused(kPlan, edit);
+}
+
+// The same partition, made in two parts of the tokens and two of the entries.
+std::string plan_of_parts() {
+  std::string text(kPlan);
+  text.insert(text.find("buffer d bf16"), "buffer parts2 i32 2x3 local\n");
+  const size_t begin = text.find("  route"), end = text.find("  gather_gemm");
+  return text.replace(
+      begin, end - begin,
+      "  count_choices experts=2 ids[0:2,0:2] -> parts2[0:1,0:3]\n"
+      "  count_choices experts=2 ids[2:3,0:2] -> parts2[1:2,0:3]\n"
+      "  place_choices experts=2 rows=2 ids[0:2,0:2] parts2[0:2,0:3] parts2[0:1,0:3] -> "
+      "rows[0:4,0:1]\n"
+      "  place_choices experts=2 rows=2 ids[2:3,0:2] parts2[0:2,0:3] parts2[1:2,0:3] -> "
+      "rows[4:6,0:1]\n"
+      "  fill_entries experts=2 first=0 parts2[0:2,0:3] rows[0:6,0:1] -> choices[0:4,0:1] "
+      "experts[0:2,0:1] counts[0:3,0:1]\n"
+      "  fill_entries experts=2 first=2 parts2[0:2,0:3] rows[0:6,0:1] -> choices[4:8,0:1] "
+      "experts[2:4,0:1]\n");
+}
+
+TEST(Partitions, MayBeMadeInParts) {
+  const std::string text = plan_of_parts();
+  EXPECT_EQ(print(parse_plan(text)), text);
+  EXPECT_NO_THROW(validate(parse_plan(text)));
+  const Edit edits[] = {
+      {"count_choices experts=2", "count_choices experts=3",
+       "expected a count for each expert, all 3 or the rank's 3"},
+      {"parts2[0:1,0:3]\n", "parts2[0:2,0:3]\n", "expected one row of counts"},
+      {"parts2[0:1,0:3]\n", "parts2[0:1,0:2]\n", "expected a count for each expert"},
+      {"place_choices experts=2 rows=2", "place_choices experts=2", "expected rows=NUMBER"},
+      {"place_choices experts=2 rows=2", "place_choices experts=2 rows=0", "found '0'"},
+      {"parts2[0:2,0:3] parts2[0:1,0:3]", "parts2[0:2,0:3] parts2[0:2,0:3]",
+       "expected OWN is one of the rows of PARTS"},
+      {"-> rows[0:4,0:1]", "-> rows[0:3,0:1]", "expected a row for each of 4 choices"},
+      {"fill_entries experts=2 first=0", "fill_entries experts=0 first=0", "experts of at least 1"},
+      {"fill_entries experts=2 first=0", "fill_entries experts=2", "expected first=NUMBER"},
+      {"counts[0:3,0:1]\n", "counts[0:2,0:1]\n", "expected COUNTS of 3 numbers, as PARTS has"},
+      {"choices[4:8,0:1] experts[2:4", "choices[4:7,0:1] experts[2:4",
+       "expected as many rows for each of 2 entries"},
+      {"parts2 i32", "parts2 i64", "expected no table of i64"},
+      {"parts2 i32", "parts2 fp32", "expected a table of i32"},
+  };
+  for (const Edit& edit : edits) expect_refused(text, edit);
 }
 
 // Too few entries for what a routing could need.

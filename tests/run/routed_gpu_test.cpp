@@ -68,6 +68,11 @@ std::vector<RoutingCase> cases() {
       all.push_back({"moe-ep t=2000 h=1024 f=704 experts=5 k=2", "library", 1});
       all.push_back({"moe-tp-i64 t=2000 h=1024 f=704 experts=7 k=3", "library,permute=load", 1});
     }
+    // So many choices that blocks make partitions in parts.
+    for (const std::string of : {"moe-tp", "moe-ep", "moe-tp-up-i64"}) {
+      all.push_back({fmt::format("{} t=4099 h=128 f={} experts={} k=4", of, 64 * ranks, 9 * ranks),
+                     schedule, ranks});
+    }
     // Ids of 64 bits.
     for (const char* name : {"moe-tp-i64", "moe-ep-i64", "moe-tp-up-i64", "moe-tp-down-i64"}) {
       all.push_back({fmt::format("{} t=203 h=512 f={} experts={} k=3", name, 96 * ranks, 3 * ranks),

@@ -61,12 +61,12 @@ TEST(RoutedPlans, HandOverRowsByChoiceOfTheirOwnTablesOnly) {
   const int32_t rows = stored.rows();
   stored.row0 += rows;
   stored.row1 += rows;
-  EXPECT_THAT(join(why_not_on_cuda(shifted), "; "), HasSubstr("whose tables one route makes"));
+  EXPECT_THAT(join(why_not_on_cuda(shifted), "; "), HasSubstr("whose tables are of one partition"));
   Plan unmade = plan;  // nobody writes the tables
   for (Lane& lane : unmade.lanes) {
     std::erase_if(lane.instrs, [](const Instr& instr) { return instr.op == Opcode::route; });
   }
-  EXPECT_THAT(join(why_not_on_cuda(unmade), "; "), HasSubstr("whose tables one route makes"));
+  EXPECT_THAT(join(why_not_on_cuda(unmade), "; "), HasSubstr("whose tables are of one partition"));
   Plan narrow = plan;
   Instr* const last = first_of(narrow, Opcode::swiglu);
   narrow.operands[last->first_operand + last->num_reads].col1 -= 4;

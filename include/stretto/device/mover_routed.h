@@ -1,10 +1,9 @@
-// The add warps of a mover at tasks of rows that choose experts: partitions, weighted sums, and
-// rows that go where they are needed. All numbers of tables are looked at before they are used:
-// whatever stands there, nothing outside a region is read or written.
+// The add warps of a mover at tasks of rows that choose experts: partitions, rows that go where
+// they are needed, and sums. All numbers of tables are looked at before they are used: whatever
+// stands there, nothing outside a region is read or written.
 #pragma once
 
-#include "stretto/device/mover_look_ups.h"
-#include "stretto/device/routed_tables.h"
+#include "stretto/device/mover_routed_sums.h"
 
 namespace stretto::device {
 
@@ -55,113 +54,18 @@ class RoutedMover {
         bad_ids_(bad_ids) {}
 
   STRETTO_DEVICE void run() const {
-    if (routed_.kind == RoutedKind::route) {
+    if (makes_partition(routed_.kind)) {
       partition();
     } else if (routed_.kind == RoutedKind::dispatch) {
       dispatch();
     } else if (routed_.kind == RoutedKind::permute) {
       permute();
-    } else if (!routed_.vectors) {
-      each_piece<1>([&](uint32 row, uint32 column) { sum_element(row, column); });
     } else {
-      each_piece<8>([&](uint32 row, uint32 column) { sum_eight(row, column); });
+      RoutedSums(tables_).run();
     }
   }
 
  private:
-  // Rows by 32 times so many columns, each by one warp, whose lanes have so many columns.
-  template <uint32 kOfLane, class Act>
-  STRETTO_DEVICE void each_piece(Act act) const {
-    constexpr uint32 kColumns = 32 * kOfLane;
-    const uint32 across = (task_.columns + kColumns - 1) / kColumns;
-#pragma unroll 1
-    for (uint32 at = threadIdx.x / 32; at < task_.rows * across; at += kAddWarps) {
-      act(at / across, at % across * kColumns + threadIdx.x % 32 * kOfLane);
-    }
-  }
-
-  // Calls add(terms that are there, by lane; the lane's term) for up to 32 terms at once, in order,
-  // by the whole warp. Whether the row is one to store.
-  template <class Add>
-  STRETTO_DEVICE bool each_terms(uint32 row, Add add) const {
-    bool any = routed_.kind != RoutedKind::combine;
-#pragma unroll 1
-    for (uint32 first = 0; first < tables_.num_terms(); first += 32) {
-      const RoutedTerm own = tables_.term(row, first + threadIdx.x % 32);
-      const uint32 there = __ballot_sync(0xffffffffu, own.is_there);
-      any = any || there != 0;
-      add(there, own);
-    }
-    return any;
-  }
-
-  // Four vectors at once: a term's eight elements are one of them, or two of fp32. One code for all
-  // types, since the compiler keeps what it knows of each kind of task in registers of all.
-  STRETTO_DEVICE void sum_eight(uint32 row, uint32 column) const {
-    const bool has_columns = column < task_.columns, is_wide = task_.from == MoverType::fp32;
-    const uint32 across = column * bytes_of(task_.from);
-    float sums[8] = {};
-    const bool any = each_terms(row, [&](uint32 left, const RoutedTerm& own) {
-#pragma unroll 1
-      while (left != 0) {
-        Vec16 part[4];
-        uint32 to_add = left;
-#pragma unroll
-        for (uint32 i = 0; i < 4; ++i) {
-          const uint64 from = __shfl_sync(0xffffffffu, own.row, __ffs(static_cast<int>(left)) - 1);
-          const bool is_second = is_wide && i % 2 != 0;
-          if (left != 0 && has_columns) part[i] = load_vector(from + across + (is_second ? 16 : 0));
-          if (!is_wide || is_second) left &= left - 1;
-        }
-#pragma unroll
-        for (uint32 i = 0; i < 4; ++i) {
-          if (to_add == 0) break;
-          const int lane = __ffs(static_cast<int>(to_add)) - 1;
-          const float weight = __shfl_sync(0xffffffffu, own.weight, lane);
-          if (is_wide) {
-#pragma unroll
-            for (uint32 j = 0; j < 4; ++j) {
-              float& sum = sums[i % 2 * 4 + j];
-              sum = fmaf(weight, float_of_bits(part[i].word[j]), sum);
-            }
-          } else {
-            float values[8];
-            widen_eight(task_.from, {part[i], {}}, values);
-#pragma unroll
-            for (uint32 j = 0; j < 8; ++j) sums[j] = fmaf(weight, values[j], sums[j]);
-          }
-          if (!is_wide || i % 2 != 0) to_add &= to_add - 1;
-        }
-      }
-    });
-    if (!any || !has_columns) return;
-#pragma unroll 1
-    for (uint32 d = 0; d < task_.num_destinations; ++d) {
-      const uint64 address = address_in(to_[d], row, column, task_.to);
-      const EightRounded eight = round_eight(task_.to, sums);
-      store_vector(address, eight.low);
-      if (task_.to == MoverType::fp32) store_vector(address + 16, eight.high);
-    }
-  }
-
-  STRETTO_DEVICE void sum_element(uint32 row, uint32 column) const {
-    const bool has_column = column < task_.columns;
-    float sum = 0;
-    const bool any = each_terms(row, [&](uint32 left, const RoutedTerm& own) {
-#pragma unroll 1
-      for (; left != 0; left &= left - 1) {
-        const int lane = __ffs(static_cast<int>(left)) - 1;
-        const uint64 from = __shfl_sync(0xffffffffu, own.row, lane);
-        const float weight = __shfl_sync(0xffffffffu, own.weight, lane);
-        if (!has_column) continue;
-        sum = fmaf(weight, load_element(from + uint64{column} * bytes_of(task_.from), task_.from),
-                   sum);
-      }
-    });
-    if (!any || !has_column) return;
-#pragma unroll 1
-    for (uint32 d = 0; d < task_.num_destinations; ++d) store(d, row, column, sum);
-  }
   STRETTO_DEVICE void store(uint32 d, uint32 row, uint32 column, float value) const {
     store_element(address_in(to_[d], row, column, task_.to), task_.to, value);
   }
@@ -234,12 +138,20 @@ class RoutedMover {
     if (worker >= routed_.workers) return;
     const Partition to = tables_.partition();
     group_barrier(kBarrier, threads);  // a partition before this one is made
-    make_partition<WarpWorker>(tables_.choices(), to, reinterpret_cast<int32*>(shared_memory),
-                               static_cast<int32>(worker), static_cast<int32>(routed_.workers),
-                               [&] { group_barrier(kBarrier, threads); });
-    if (threadIdx.x == 0 && bad_ids_ != nullptr) {
-      add_relaxed_sys(bad_ids_, static_cast<uint32>(*to.bad_ids));
+    const auto scratch = reinterpret_cast<int32*>(shared_memory);
+    const auto own = static_cast<int32>(worker), all = static_cast<int32>(routed_.workers);
+    const auto meet = [&] { group_barrier(kBarrier, threads); };
+    if (routed_.kind == RoutedKind::fill_entries) {
+      fill_entries<WarpWorker>(tables_.part_counts(from_[0]),
+                               static_cast<int32>(routed_.own_experts), tables_.rows_of_choices(),
+                               static_cast<int32>(task_.rows), static_cast<int32>(routed_.part), to,
+                               scratch, own, all, meet);
+      return;
     }
+    make_partition<WarpWorker>(tables_.choices(), to, scratch, own, all, meet);
+    if (routed_.kind == RoutedKind::place_choices || bad_ids_ == nullptr) return;
+    meet();  // one thread has written how many are bad
+    if (threadIdx.x == 0) add_relaxed_sys(bad_ids_, static_cast<uint32>(*to.bad_ids));
   }
 
   const MoverTask& task_;

@@ -61,6 +61,9 @@ struct MoverTask {
 // each reads and writes.
 enum class RoutedKind : uint8 {
   route,
+  count_choices,
+  place_choices,
+  fill_entries,
   weigh,
   combine,
   dispatch,
@@ -77,6 +80,15 @@ enum class RoutedKind : uint8 {
   slice_weights,
 };
 
+STRETTO_HOST_DEVICE bool makes_partition(RoutedKind kind) {
+  return kind <= RoutedKind::fill_entries;
+}
+
+STRETTO_HOST_DEVICE bool is_sum(RoutedKind kind) {
+  return kind == RoutedKind::weigh || kind == RoutedKind::combine || kind == RoutedKind::merge ||
+         kind == RoutedKind::reduce;
+}
+
 STRETTO_HOST_DEVICE bool is_look_up(RoutedKind kind) {
   return kind == RoutedKind::embed || kind == RoutedKind::embed_mean;
 }
@@ -86,19 +98,24 @@ STRETTO_HOST_DEVICE bool is_router(RoutedKind kind) { return kind >= RoutedKind:
 struct RoutedTask {
   RoutedKind kind;
   MoverType weights;                 // of WEIGHTS; top_k: of the bias
-  uint8 vectors;                     // as MoverTask::vectors, of rows that are moved
+  uint8 vectors;                     // 1: as of MoverTask, of rows that are moved; 2: and sums
+                                     // have the ring's memory
   uint8 wide_ids;                    // IDS are of 64 bits
   uint32 top_k;                      // ids or weights of a row; embed: of a row and table;
                                      // permute: choices of a row
-  uint32 table_rows;                 // weigh, combine: of Y; route: of CHOICES; permute: of X;
-                                     // embed: of a table
-  uint32 entries;                    // route: of EXPERTS; embed: tables; top_k: groups
+  uint32 table_rows;                 // weigh, combine: of Y; route, fill_entries: of CHOICES;
+                                     // place_choices: of as many entries; permute: of X; embed:
+                                     // of a table
+  uint32 entries;                    // route, fill_entries: of EXPERTS; place_choices: 1; embed:
+                                     // tables; top_k: groups
   uint32 experts;                    // all
   uint32 first_expert, own_experts;  // of route: those of the partition; dispatch: of who is sent
                                      // to. The second, top_k: groups that are left; gates: whether
                                      // they normalise, by what the task has as epsilon; slices:
                                      // of each expert
-  uint32 workers;                    // route: warps that make the partition
+  uint32 workers;                    // route and its steps: warps that make the partition
+  uint32 parts;                      // place_choices, fill_entries: rows of PARTS
+  uint32 part;                       // place_choices: that of IDS; fill_entries: the first entry
 };
 
 struct MoverParams {
@@ -115,7 +132,7 @@ struct MoverParams {
   uint64* bad_ids;  // ids that were no expert's, in all runs; null: nobody counts
 };
 static_assert(sizeof(MoverRegion) == 16 && sizeof(MoverTask) == 56 && sizeof(MoverParams) == 152);
-static_assert(sizeof(RoutedTask) == 32);
+static_assert(sizeof(RoutedTask) == 40);
 
 // A block's warps: they add, load, store, wait and notify.
 inline constexpr uint32 kAddGroups = 2, kGroupWarps = 8, kAddWarps = kAddGroups * kGroupWarps;

@@ -121,6 +121,9 @@ STRETTO_DEVICE void copy_async(uint32 destination, uint64 source) {
                : "memory");
 }
 
+// The thread's own copies have come, and it may read them.
+STRETTO_DEVICE void await_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 // Of 16 bytes, or of 0: then zeros come, and nothing is read.
 STRETTO_DEVICE void copy_async_or_zero(uint32 destination, uint64 source, uint32 bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source),

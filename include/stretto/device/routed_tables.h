@@ -72,24 +72,40 @@ struct RoutedTables {
     return term;
   }
 
-  // Of route. Source: IDS, whose rows follow one another. Destinations: CHOICES, EXPERTS, ROWS,
-  // COUNTS.
+  // Of route, count_choices and place_choices. First source: IDS, whose rows follow one another.
   STRETTO_PRIMITIVE TaskChoices choices() const {
     return {{numbers(from[0]), static_cast<int32>(task.rows * routed.top_k), 1,
              static_cast<int32>(routed.experts), static_cast<int32>(routed.first_expert),
              static_cast<int32>(routed.own_experts)},
             routed.wide_ids != 0};
   }
+  // Of route and its steps, whose destinations are CHOICES, EXPERTS, ROWS and COUNTS, of
+  // count_choices COUNTS, of place_choices ROWS, and of fill_entries CHOICES, EXPERTS and maybe
+  // COUNTS.
   STRETTO_PRIMITIVE Partition partition() const {
-    int32* const counts = numbers(to[3]);
+    const bool all = routed.kind == RoutedKind::route,
+               fills = routed.kind == RoutedKind::fill_entries;
+    const uint32 last = task.num_destinations - 1u;
+    const bool counts = routed.kind == RoutedKind::count_choices || last == (fills ? 2u : 3u);
+    int32* const of_experts = counts ? numbers(to[last]) : nullptr;
     return {static_cast<int32>(routed.table_rows / routed.entries),
             static_cast<int32>(routed.entries),
-            numbers(to[0]),
-            numbers(to[1]),
-            numbers(to[2]),
-            counts,
-            counts + routed.own_experts};
+            all || fills ? numbers(to[0]) : nullptr,
+            all || fills ? numbers(to[1]) : nullptr,
+            all                                        ? numbers(to[2])
+            : routed.kind == RoutedKind::place_choices ? numbers(to[0])
+                                                       : nullptr,
+            of_experts,
+            counts ? of_experts + routed.own_experts : nullptr,
+            routed.kind == RoutedKind::place_choices ? part_counts(from[1]) : PartCounts{}};
   }
+  // Of PARTS.
+  STRETTO_PRIMITIVE PartCounts part_counts(const MoverRegion& parts) const {
+    return {numbers(parts), static_cast<int32>(parts.row_bytes / 4),
+            static_cast<int32>(routed.parts), static_cast<int32>(routed.part)};
+  }
+  // Of fill_entries: choices of all parts.
+  STRETTO_PRIMITIVE const int32* rows_of_choices() const { return numbers(from[1]); }
 
  private:
   STRETTO_PRIMITIVE static int32* numbers(const MoverRegion& table) {

@@ -82,14 +82,26 @@ struct TaskChoices : Choices<int32> {
   }
 };
 
-// The partition, in memory that the caller has. No element stays as it was.
+// Where the choices of a partition are counted in parts, a row of counts each: of every expert, and
+// of bad ids.
+struct PartCounts {
+  const int32* counts = nullptr;  // [parts, experts + 1], rows `step` apart; null: in no parts
+  int32 step = 0, parts = 0;
+  int32 part = 0;  // the one that is placed
+};
+
+// The partition, in memory that the caller has. No element stays as it was. Many blocks make one in
+// three steps: each counts a part of the choices, then each places its part by the counts of all,
+// then each fills some of the entries (fill_entries()). Who takes but a step has null where it
+// writes nothing.
 struct Partition {
-  int32 entry_rows, entries;  // entries >= most_entries()
+  int32 entry_rows, entries;  // entries >= most_entries(), but of a step
   int32* tokens;              // [entries * entry_rows] the row's token; -1: the row has no choice
   int32* expert_of_entry;     // [entries] from first_expert on; -1: the entry is empty
   int32* row_of_choice;       // [tokens * top_k]; -1: dropped, bad or of no expert here
   int32* rows_of_expert;      // [experts]
   int32* bad_ids;             // [1]
+  PartCounts of_parts = {};
 };
 
 // Sums over experts are made in two steps: of so many groups, then over these.
@@ -180,109 +192,233 @@ STRETTO_HOST_DEVICE int32 sum_column(int32* words, int32 count, int32 step, int3
   return sum;
 }
 
-}  // namespace detail
-
-// Makes the partition. Called by all lanes of all `workers` with the worker's number; `meet` makes
-// what each has written known to all, as a barrier of a block or a grid does (of one worker:
-// nothing). Every worker takes a contiguous part of the choices, line after line, so the order does
-// not hang on their number. Loops are rolled: a block that makes one partition fetches its code as
-// it goes.
-template <class Worker = LoneWorker, typename Of, typename Meet>  // Choices, or those of a task
-STRETTO_HOST_DEVICE void make_partition(const Of& choices, const Partition& to, int32* scratch,
-                                        int32 worker, int32 workers, const Meet& meet) {
-  constexpr int32 kGroups = kPartitionGroups, kLine = Worker::kCount;
-  const int32 experts = choices.experts, columns = experts + 1;
-  const int32 thread = worker * kLine + Worker::number(), threads = workers * kLine;
-  // Where in the scratch memory what begins: each worker's counts, of every column, and then:
-  const int32 own = columns * worker;
-  const int32 totals = columns * workers;                // [experts]
-  const int32 first_rows = totals + experts;             // [experts]
-  const int32 entries_of = first_rows + experts;         // [experts]
-  const int32 entries_of_groups = entries_of + experts;  // [kGroups]
-  const int32 count = choices.tokens * choices.top_k, lines = (count + kLine - 1) / kLine;
-  const int32 begin = detail::share_begin(lines, worker, workers) * kLine;
-  const int32 behind = detail::share_begin(lines, worker + 1, workers) * kLine;
-  const int32 end = behind < count ? behind : count;
-
+// Of an expert, or of bad ids: choices of all parts, and of those before the one that is placed.
+struct PartSums {
+  int32 all, before;
+};
+STRETTO_HOST_DEVICE PartSums sum_parts(const PartCounts& of, int32 column) {
+  constexpr int32 kAtOnce = 8;
+  PartSums sums = {0, 0};
   STRETTO_ROLLED
-  for (int32 e = Worker::number(); e < columns; e += kLine) scratch[own + e] = 0;
-  Worker::meet();
-  detail::each_choice<Worker>(choices, begin, end, [&](int32, int32 column) {
-    const AlikeLanes alike = Worker::alike(column, columns);
-    if (column >= 0 && alike.before == 0) scratch[own + column] += alike.all;
-    Worker::meet();
-  });
-  meet();
-  // In the place of each worker's count that of the workers before.
-  STRETTO_ROLLED
-  for (int32 e = thread; e < columns; e += threads) {
-    const int32 sum = detail::sum_column<true>(scratch + e, workers, columns, 0);
-    if (e == experts) {
-      *to.bad_ids = sum;
-    } else {
-      scratch[totals + e] = to.rows_of_expert[e] = sum;
-      scratch[entries_of + e] = (sum + to.entry_rows - 1) / to.entry_rows;
+  for (int32 first = 0; first < of.parts; first += kAtOnce) {
+    int32 some[kAtOnce];
+    STRETTO_UNROLL
+    for (int32 i = 0; i < kAtOnce; ++i) {
+      some[i] = first + i < of.parts ? of.counts[(first + i) * of.step + column] : 0;
+    }
+    STRETTO_UNROLL
+    for (int32 i = 0; i < kAtOnce; ++i) {
+      sums.all += some[i];
+      if (first + i < of.part) sums.before += some[i];
     }
   }
-  meet();
-  const auto first_of_group = [&](int32 group) {
-    return detail::share_begin(experts, group, kGroups);
-  };
+  return sums;
+}
+
+// Where in the scratch memory of all workers what begins: each worker's counts, of every column,
+// and then:
+struct PartitionScratch {
+  int32* words;
+  int32 experts, workers;
+
+  STRETTO_HOST_DEVICE int32* own(int32 worker) const { return words + (experts + 1) * worker; }
+  STRETTO_HOST_DEVICE int32* totals() const { return own(workers); }            // [experts]
+  STRETTO_HOST_DEVICE int32* first_rows() const { return totals() + experts; }  // [experts]
+  STRETTO_HOST_DEVICE int32* entries_of() const { return first_rows() + experts; }
+  STRETTO_HOST_DEVICE int32* entries_of_groups() const { return entries_of() + experts; }
+
+  STRETTO_HOST_DEVICE void set_total(int32 expert, int32 choices, int32 entry_rows) const {
+    totals()[expert] = choices;
+    entries_of()[expert] = (choices + entry_rows - 1) / entry_rows;
+  }
+};
+
+// Once all know the experts' totals: the first row of each, and visit(expert, its first entry, how
+// many it has) by one thread. How many entries are filled; first rows are not known to all yet.
+template <typename Meet, typename Visit>
+STRETTO_HOST_DEVICE int32 lay_out_entries(const PartitionScratch& scratch, int32 entry_rows,
+                                          int32 thread, int32 threads, const Meet& meet,
+                                          const Visit& visit) {
+  constexpr int32 kGroups = kPartitionGroups;
+  const int32 experts = scratch.experts;
+  const auto first_of_group = [&](int32 group) { return share_begin(experts, group, kGroups); };
   const auto sum_of_entries = [&](int32 first, int32 last) {
-    return detail::sum_column<false>(scratch + entries_of + first, last - first, 1, 0);
+    return sum_column<false>(scratch.entries_of() + first, last - first, 1, 0);
   };
   STRETTO_ROLLED
   for (int32 g = thread; g < kGroups; g += threads) {
-    scratch[entries_of_groups + g] = sum_of_entries(first_of_group(g), first_of_group(g + 1));
+    scratch.entries_of_groups()[g] = sum_of_entries(first_of_group(g), first_of_group(g + 1));
   }
   meet();
   const auto groups_before = [&](int32 group) {
-    return detail::sum_column<false>(scratch + entries_of_groups, group, 1, 0);
+    return sum_column<false>(scratch.entries_of_groups(), group, 1, 0);
   };
   STRETTO_ROLLED
   for (int32 e = thread; e < experts; e += threads) {
     int32 group = 0;
     while (first_of_group(group + 1) <= e) ++group;
     const int32 first = groups_before(group) + sum_of_entries(first_of_group(group), e);
-    scratch[first_rows + e] = first * to.entry_rows;
-    STRETTO_ROLLED
-    for (int32 i = 0; i < scratch[entries_of + e]; ++i) to.expert_of_entry[first + i] = e;
+    scratch.first_rows()[e] = first * entry_rows;
+    visit(e, first, scratch.entries_of()[e]);
   }
-  const int32 filled = groups_before(kGroups);
+  return groups_before(kGroups);
+}
+
+// Of rows [first, first + rows) of a partition, those without a choice: behind each expert's and
+// behind them all. First rows are known to all.
+template <class Worker>
+STRETTO_HOST_DEVICE void clear_rows(const PartitionScratch& scratch, int32 entry_rows, int32 filled,
+                                    int32 first_row, int32 rows, int32* tokens, int32 worker,
+                                    int32 workers) {
+  constexpr int32 kLine = Worker::kCount;
+  const int32 end = first_row + rows;
   STRETTO_ROLLED
-  for (int32 i = filled + thread; i < to.entries; i += threads) to.expert_of_entry[i] = -1;
-  meet();
-  // Rows without a choice, behind each expert's and behind them all.
-  STRETTO_ROLLED
-  for (int32 e = worker; e < experts; e += workers) {
-    const int32 first = scratch[first_rows + e];
-    const int32 last = first + scratch[entries_of + e] * to.entry_rows;
+  for (int32 e = worker; e < scratch.experts; e += workers) {
+    const int32 first = scratch.first_rows()[e];
+    const int32 behind = first + scratch.entries_of()[e] * entry_rows;
+    const int32 last = behind < end ? behind : end;
+    const int32 empty = first + scratch.totals()[e];
     STRETTO_ROLLED
-    for (int32 row = first + scratch[totals + e] + Worker::number(); row < last; row += kLine) {
-      to.tokens[row] = -1;
+    for (int32 row = (empty > first_row ? empty : first_row) + Worker::number(); row < last;
+         row += kLine) {
+      tokens[row - first_row] = -1;
     }
   }
+  const int32 behind = filled * entry_rows;
   STRETTO_ROLLED
-  for (int32 row = filled * to.entry_rows + thread; row < to.entries * to.entry_rows;
-       row += threads) {
-    to.tokens[row] = -1;
+  for (int32 row = (behind > first_row ? behind : first_row) + worker * kLine + Worker::number();
+       row < end; row += workers * kLine) {
+    tokens[row - first_row] = -1;
+  }
+}
+
+}  // namespace detail
+
+// Makes the partition, or counts or places a part of its choices. Called by all lanes of all
+// `workers` with the worker's number; `meet` makes what each has written known to all, as a barrier
+// of a block or a grid does (of one worker: nothing). Every worker takes a contiguous part of the
+// choices, line after line, so the order does not hang on their number. Loops are rolled: a block
+// that makes one partition fetches its code as it goes.
+template <class Worker = LoneWorker, typename Of, typename Meet>  // Choices, or those of a task
+STRETTO_HOST_DEVICE void make_partition(const Of& choices, const Partition& to, int32* scratch,
+                                        int32 worker, int32 workers, const Meet& meet) {
+  constexpr int32 kLine = Worker::kCount;
+  const int32 experts = choices.experts, columns = experts + 1;
+  const int32 thread = worker * kLine + Worker::number(), threads = workers * kLine;
+  const detail::PartitionScratch words{scratch, experts, workers};
+  int32* const own = words.own(worker);
+  const int32 count = choices.tokens * choices.top_k, lines = (count + kLine - 1) / kLine;
+  const int32 begin = detail::share_begin(lines, worker, workers) * kLine;
+  const int32 behind = detail::share_begin(lines, worker + 1, workers) * kLine;
+  const int32 end = behind < count ? behind : count;
+
+  STRETTO_ROLLED
+  for (int32 e = Worker::number(); e < columns; e += kLine) own[e] = 0;
+  Worker::meet();
+  detail::each_choice<Worker>(choices, begin, end, [&](int32, int32 column) {
+    const AlikeLanes alike = Worker::alike(column, columns);
+    if (column >= 0 && alike.before == 0) own[column] += alike.all;
+    Worker::meet();
+  });
+  meet();
+  // In the place of each worker's count that of the workers, and the parts, before.
+  STRETTO_ROLLED
+  for (int32 e = thread; e < columns; e += threads) {
+    const bool in_parts = to.of_parts.counts != nullptr;
+    const detail::PartSums parts =
+        in_parts ? detail::sum_parts(to.of_parts, e) : detail::PartSums{0, 0};
+    const int32 sum = detail::sum_column<true>(words.words + e, workers, columns, parts.before);
+    const int32 all = in_parts ? parts.all : sum;
+    if (e < experts) words.set_total(e, all, to.entry_rows);
+    if (e < experts && to.rows_of_expert != nullptr) to.rows_of_expert[e] = all;
+    if (e == experts && to.bad_ids != nullptr) *to.bad_ids = all;
+  }
+  if (to.row_of_choice == nullptr) return;
+  meet();
+  const int32 filled = detail::lay_out_entries(words, to.entry_rows, thread, threads, meet,
+                                               [&](int32 e, int32 first, int32 entries) {
+                                                 if (to.tokens == nullptr) return;
+                                                 STRETTO_ROLLED
+                                                 for (int32 i = 0; i < entries; ++i)
+                                                   to.expert_of_entry[first + i] = e;
+                                               });
+  meet();
+  if (to.tokens != nullptr) {
+    STRETTO_ROLLED
+    for (int32 i = filled + thread; i < to.entries; i += threads) to.expert_of_entry[i] = -1;
+    detail::clear_rows<Worker>(words, to.entry_rows, filled, 0, to.entries * to.entry_rows,
+                               to.tokens, worker, workers);
   }
   detail::each_choice<Worker>(choices, begin, end, [&](int32 c, int32 column) {
     const bool is_own = column >= 0 && column < experts;
     const AlikeLanes alike = Worker::alike(is_own ? column : -1, columns);
     int32 first = 0;
     if (is_own && alike.before == 0) {
-      int32& next = scratch[own + column];
-      first = scratch[first_rows + column] + next;
+      int32& next = own[column];
+      first = words.first_rows()[column] + next;
       next += alike.all;
     }
     const int32 row = Worker::of(first, alike.first) + alike.before;
     // Ids that were changed since they were counted have no room.
-    const bool is_placed = is_own && row < to.entries * to.entry_rows;
+    const bool is_placed = is_own && (to.tokens == nullptr || row < to.entries * to.entry_rows);
     if (c >= 0) to.row_of_choice[c] = is_placed ? row : -1;
-    if (is_placed) to.tokens[row] = c / choices.top_k;
+    if (is_placed && to.tokens != nullptr) to.tokens[row] = c / choices.top_k;
     Worker::meet();
   });
+}
+
+// Fills entries [first_entry, + to.entries) of a partition of `choices` choices whose rows are
+// placed: tokens and experts of these, and where there is room for them, counts of all. A choice is
+// a token of its own. Called as make_partition().
+template <class Worker = LoneWorker, typename Meet>
+STRETTO_HOST_DEVICE void fill_entries(const PartCounts& of, int32 experts,
+                                      const int32* row_of_choice, int32 choices, int32 first_entry,
+                                      const Partition& to, int32* scratch, int32 worker,
+                                      int32 workers, const Meet& meet) {
+  constexpr int32 kAtOnce = 8;
+  const int32 thread = worker * Worker::kCount + Worker::number();
+  const int32 threads = workers * Worker::kCount;
+  const detail::PartitionScratch words{scratch, experts, workers};
+  STRETTO_ROLLED
+  for (int32 e = thread; e <= experts; e += threads) {
+    const int32 all = detail::sum_parts(of, e).all;
+    if (e < experts) words.set_total(e, all, to.entry_rows);
+    if (e < experts && to.rows_of_expert != nullptr) to.rows_of_expert[e] = all;
+    if (e == experts && to.bad_ids != nullptr) *to.bad_ids = all;
+  }
+  meet();
+  const int32 end_entry = first_entry + to.entries;
+  const int32 filled = detail::lay_out_entries(
+      words, to.entry_rows, thread, threads, meet, [&](int32 e, int32 first, int32 entries) {
+        const int32 begin = first > first_entry ? first : first_entry;
+        STRETTO_ROLLED
+        for (int32 i = begin; i < first + entries && i < end_entry; ++i) {
+          to.expert_of_entry[i - first_entry] = e;
+        }
+      });
+  meet();
+  STRETTO_ROLLED
+  for (int32 i = (filled > first_entry ? filled : first_entry) + thread; i < end_entry;
+       i += threads) {
+    to.expert_of_entry[i - first_entry] = -1;
+  }
+  const int32 first_row = first_entry * to.entry_rows, rows = to.entries * to.entry_rows;
+  detail::clear_rows<Worker>(words, to.entry_rows, filled, first_row, rows, to.tokens, worker,
+                             workers);
+  STRETTO_ROLLED
+  for (int32 first = thread; first < choices; first += threads * kAtOnce) {
+    int32 some[kAtOnce];
+    STRETTO_UNROLL
+    for (int32 i = 0; i < kAtOnce; ++i) {
+      const int32 c = first + i * threads;
+      some[i] = c < choices ? row_of_choice[c] : -1;
+    }
+    STRETTO_UNROLL
+    for (int32 i = 0; i < kAtOnce; ++i) {
+      const int32 row = some[i] - first_row;
+      if (some[i] >= first_row && row < rows) to.tokens[row] = first + i * threads;
+    }
+  }
 }
 
 }  // namespace stretto::device
