@@ -24,10 +24,13 @@ class Sort(typing.NamedTuple):
 WIDE, MIDDLE, TALL = Sort(256, 128, 4), Sort(128, 192, 5), Sort(128, 256, 4)
 
 
-def fitted(rows, experts, columns, num_sms=132):
+def fitted(rows, experts, columns, num_sms=132, gathers=False):
     """As fitted() of src/gpu/grouped_kernel.h: tests/gpu/grouped_tiles.txt holds both to the same."""
     mean = rows // max(experts, 1)
-    if mean < 80:
+    wide, thin = -(-columns // 256), -(-columns // 128)
+    # An SM gathers rows for tiles of 256 columns as fast as it multiplies, for thin ones it does not.
+    if mean < 80 or (gathers and mean > 180 and 10 * wide <= 6 * thin
+                     and experts * -(-mean // 128) * wide >= 2 * num_sms):
         return WIDE
-    tall_tiles = experts * -(-mean // 256) * -(-columns // 128)
+    tall_tiles = experts * -(-mean // 256) * thin
     return MIDDLE if mean <= 180 or tall_tiles < 4 * num_sms else TALL

@@ -14,7 +14,9 @@ class GroupedTiles(unittest.TestCase):
         self.assertGreater(len(lines), 10)
         for line in lines:
             shape, tile = line.split(":")
-            found = fitted(*map(int, shape.split()))
+            *sizes, last = shape.split()
+            gathers = last == "gathers"
+            found = fitted(*map(int, sizes if gathers else [*sizes, last]), gathers=gathers)
             self.assertEqual((found.columns, found.rows, found.stages), tuple(map(int, tile.split())), line)
 
 

@@ -111,8 +111,13 @@ std::string why_illegal(const GroupedConfig& config) {
 GroupedConfig fitted(GroupedConfig config, const GroupedShape& shape, int num_sms) {
   const int64_t rows = shape.rows / std::max<int64_t>(shape.experts, 1);
   // Of few tiles smaller ones waste less at the end.
-  const int64_t tall_tiles = shape.experts * ((rows + 255) / 256) * ((shape.columns + 127) / 128);
-  if (rows < 80) {
+  const int64_t wide = (shape.columns + 255) / 256, thin = (shape.columns + 127) / 128;
+  const int64_t tall_tiles = shape.experts * ((rows + 255) / 256) * thin;
+  // An SM gathers rows for tiles of 256 columns as fast as it multiplies, for thin ones it does
+  // not.
+  const bool gathers_wide = config.gathers && rows > 180 && 2 * wide * 5 <= thin * 6 &&
+                            shape.experts * ((rows + 127) / 128) * wide >= 2 * num_sms;
+  if (rows < 80 || gathers_wide) {
     config.columns = 256;
     config.rows = 128;
     config.stages = 4;

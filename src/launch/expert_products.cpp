@@ -235,8 +235,8 @@ device::GroupedConfig config_for(const Plan& plan, const GemmNeeds& needs,
   config.follower = needs.follower;
   const int64_t own = product.counts.rows() - 1;
   const int64_t rows = product.rows.rows() * own / std::max<int64_t>(product.all_experts, 1);
-  return fitted(config, {rows, std::min(own, std::max<int64_t>(rows, 1)), product.c.cols()},
-                plan.sms);
+  const int64_t columns = int64_t{product.c.cols()} * (product.up.empty() ? 1 : 2);
+  return fitted(config, {rows, std::min(own, std::max<int64_t>(rows, 1)), columns}, plan.sms);
 }
 
 }  // namespace stretto::cuda

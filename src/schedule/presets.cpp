@@ -55,12 +55,13 @@ Order staggered(const Segment& op, const Machine& machine) {
 }
 
 Schedule make_sequential(const Segment& op, const Machine& machine) {
-  if (op.is_routed()) return routed_sequential(op, machine);
+  if (op.is_routed()) return routed_sequential(op, machine, GemmBy::tiles);
   if (op.looks_up()) return look_ups_sequential(op, machine);
   return finish(with_nccl(Granularity::whole, Sync::event, op), op, machine);
 }
 
 Schedule make_library(const Segment& op, const Machine& machine) {
+  if (op.is_routed()) return routed_sequential(op, machine, GemmBy::library);
   Schedule schedule = make_sequential(op, machine);
   schedule.gemm = GemmBy::library;
   return schedule;

@@ -13,7 +13,8 @@ constexpr double kRowsOfTall = 96;
 // Tiles that pick their rows while they load them take so much longer, if experts have so many
 // rows; with fewer they wait for weights (docs/notes/moe.md).
 constexpr double kPicking = 0.35, kRowsToPermute = 192;
-constexpr double kRateOfPass = 0.67;  // of memory's
+constexpr double kPickingByLibrary = 0.12;  // by the kernel of experts (docs/notes/moe-gemm.md)
+constexpr double kRateOfPass = 0.67;        // of memory's
 // What presets take the link to hide, of what it takes in all.
 constexpr double kHidden = 0.3;
 
@@ -70,22 +71,21 @@ int sms_for_sums(const Segment& op, const Machine& machine) {
 }
 
 // A pass reads and writes each row once, and every column of tiles gains by it.
-bool is_worth_a_pass(const Segment& op, const Machine& machine) {
+bool is_worth_a_pass(const Segment& op, const Machine& machine, double picking) {
   const double tflops = op.dtype == DType::fp32 ? machine.fp32_tflops : machine.gemm_tflops;
   if (tflops <= 0 || machine.hbm_gb_per_s <= 0) return false;
   if (rows_of_expert(op, static_cast<double>(op.m)) < kRowsToPermute) return false;
   const double rate = kRateOfPass * machine.hbm_gb_per_s;
   const double pass_us = 2.0 * static_cast<double>(num_bytes(op.dtype)) / rate;
-  const double picking_us =
-      kPicking * 2.0 * static_cast<double>(op.product_cols()) / (tflops * 1e3);
+  const double picking_us = picking * 2.0 * static_cast<double>(op.product_cols()) / (tflops * 1e3);
   return pass_us < picking_us;  // of a thousand elements of a row
 }
 
-Schedule begin(const Segment& op, const Machine& machine) {
+Schedule begin(const Segment& op, const Machine& machine, double picking = kPicking) {
   Schedule schedule;
   schedule.partials = op.dtype;
   set_tile(op, schedule);
-  if (is_worth_a_pass(op, machine)) schedule.permute = Permute::pass;
+  if (is_worth_a_pass(op, machine, picking)) schedule.permute = Permute::pass;
   return schedule;
 }
 
@@ -95,8 +95,10 @@ bool has_sums(const Segment& op) {
 
 }  // namespace
 
-Schedule routed_sequential(const Segment& op, const Machine& machine) {
-  Schedule schedule = begin(op, machine);
+Schedule routed_sequential(const Segment& op, const Machine& machine, GemmBy gemm) {
+  const bool by_library = gemm == GemmBy::library;
+  Schedule schedule = begin(op, machine, by_library ? kPickingByLibrary : kPicking);
+  schedule.gemm = gemm;
   schedule.reduction = has_sums(op) ? Reduction::nccl : Reduction::none;
   return schedule;
 }

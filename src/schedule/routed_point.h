@@ -6,7 +6,7 @@
 namespace stretto {
 
 // One partition of all tokens, NCCL before and behind it.
-Schedule routed_sequential(const Segment& op, const Machine& machine);
+Schedule routed_sequential(const Segment& op, const Machine& machine, GemmBy gemm);
 // Tiles as tokens arrive, sums as they are made; a partition for each source where the rows that
 // this leaves empty cost little.
 Schedule routed_tiles(const Segment& op, const Machine& machine);

@@ -73,7 +73,7 @@ void Costs::find_products() {
   std::vector<int> movers(ranks, 0);
   std::vector<size_t> last(ranks, 0);  // by rank: boundaries before its last gemms
   const auto macs_here = [&](uint16_t rank, const Instr& gemm) {
-    const double picked = gemm.op == Opcode::gather_gemm ? kPicked : 1;
+    const double picked = gemm.op == Opcode::gather_gemm ? kPickedByLibrary : 1;
     return picked * macs_of(plan_, gemm) *
            share_of_entries(plan_, chosen_, rank, plan_.writes(gemm)[0]);
   };

@@ -80,6 +80,14 @@ TEST(Presets, PermuteRowsWhereExpertsHaveManyAndAreWide) {
     return all;
   };
   EXPECT_THAT(permute(8192, 2048), testing::Each(Permute::pass));
+  // The kernel of experts picks rows for less.
+  const auto by_library = [&](int64_t inner) {
+    const Sizes sizes = {{"t", 8192}, {"h", 4096}, {"f", inner}, {"experts", 64}, {"k", 8}};
+    const Operator op = make_operator("moe-ep", sizes, 8);
+    return schedule_of(find_preset("library"), op, machine).products[0].permute;
+  };
+  EXPECT_EQ(by_library(2048), Permute::load);
+  EXPECT_EQ(by_library(4096), Permute::pass);
   EXPECT_THAT(permute(8192, 512), testing::Each(Permute::load));
   EXPECT_THAT(permute(1024, 2048), testing::Each(Permute::load));
 }
