@@ -83,6 +83,13 @@ inline constexpr size_t kMostSizes = 32;
 
 struct GraphText;  // a graph before its sizes are known (graph_text.h)
 
+// What the values of a graph's weight are in tests, whose data reference.h describes.
+struct WeightValues {
+  float scale = 1;          // of random values
+  float integer_scale = 1;  // of integers, a power of two
+  int nonzeros = 0;         // integers of a row that are not 0; 0: it is no weight
+};
+
 struct Tensor {
   std::string name;
   int64_t rows = 0, cols = 0;  // global
@@ -91,6 +98,7 @@ struct Tensor {
   DType dtype = DType::bf16;   // the operator's, but of some that the caller gives
   int64_t matrices = 1;        // of a stack, each rows x cols
   int64_t unit = 0;            // columns that a rank has together: of one table; 0: as they come
+  WeightValues values = {};
 };
 
 struct Stage {

@@ -110,9 +110,12 @@ struct ExpectedRows {
   int64_t row0 = 0, row1 = 0, cols = 0;
   std::vector<double> values;  // exact up to fp64 roundings; not rounded to the output's type
   // Largest |got - value| of a right implementation whose output is rounded to the operator's
-  // type; 0 for integers and specials. docs/verification.md derives it. Values that are not finite
-  // must be met as they are.
+  // type; 0 for integers, while they are exact, and specials. docs/verification.md derives it.
+  // Values that are not finite must be met as they are.
   std::vector<double> bounds;
+  // Rows of which nothing can be said: some value may leave its type's range on the way, or errors
+  // grow as large as the values.
+  int64_t unjudged = 0;
 
   double value(int64_t row, int64_t col) const { return values[index(row, col)]; }
   double bound(int64_t row, int64_t col) const { return bounds[index(row, col)]; }
@@ -126,9 +129,10 @@ ExpectedRows expected_rows(const Segment& op, const InputData& data, const Round
                            int64_t row0, int64_t row1);
 
 // The same of whole operators, tensor by tensor. Operands of a product that are its A have values
-// as Input::a above, all others as Input::b. Where an operator is more than one product, random
-// weights are divided by a power of two near the root of their columns, and integer weights are -1,
-// 0 or 1, so that no tensor grows from stage to stage.
+// as Input::a above, all others as Input::b. Where an operator is more than one product, weights
+// have WeightValues instead, so that no tensor grows from stage to stage: random ones are scaled, and
+// of integers few in a row are not 0, those 1 and -1, or powers of two where sums are integers no
+// more. A of integers is then 1, 2, -1 and -2 everywhere.
 
 // What a rank has of a tensor that is held so.
 Slice slice_of(const Operator& op, int tensor, Held held, int rank);

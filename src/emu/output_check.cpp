@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "op/error_bound.h"
 #include "plan/tile_task.h"
 #include "tasks/elements.h"
 
@@ -14,17 +15,13 @@ namespace stretto::emu {
 
 namespace {
 
-// The least magnitude that is rounded to infinity.
-double least_infinite(DType dtype) {
-  return dtype == DType::fp16 ? 65520.0 : std::ldexp(2 - unit_roundoff(dtype), 127);
-}
-
 // A value that is not finite is met by its like alone, a NaN by any NaN. One that may be larger
 // than the type's are, by an infinity too.
 double distance(double got, double value, double bound, DType dtype) {
   if (std::isfinite(got) && std::isfinite(value)) return std::fabs(got - value);
-  const bool overflows = std::isinf(got) && std::isfinite(value) && got * value > 0 &&
-                         std::fabs(value) + bound >= least_infinite(dtype);
+  const double largest = got > 0 ? bound + value : bound - value;
+  const bool overflows =
+      std::isinf(got) && std::isfinite(value) && largest >= least_infinite(dtype);
   const bool are_alike = std::isnan(value) ? std::isnan(got) : got == value;
   return are_alike || overflows ? 0 : std::numeric_limits<double>::infinity();
 }
@@ -95,6 +92,8 @@ void OutputCheck::compare(int run, int rank, size_t index, const std::byte* outp
   const int64_t first = std::max(slice.row0, expected.row0);
   const int64_t last = std::min(slice.row1, expected.row1);
   const DType dtype = plan.op.tensor(of.tensor).dtype;
+  (expected.unjudged == expected.row1 - expected.row0 ? unjudged_ : judged_) +=
+      std::max<int64_t>(0, last - first) * slice.cols();
   std::vector<float> line(static_cast<size_t>(slice.cols()));
   for (int64_t row = first; row < last; ++row) {
     const int64_t local = (row - slice.row0) * slice.cols();
@@ -113,6 +112,16 @@ void OutputCheck::compare(int run, int rank, size_t index, const std::byte* outp
       if (bound > 0) first_wrong += fmt::format(", bound {:.3g}", bound);
     }
   }
+}
+
+void OutputCheck::conclude() {
+  if (judged_ > 0 || unjudged_ == 0 || wrong_elements > 0) return;
+  wrong_elements = unjudged_;
+  first_wrong = fmt::format(
+      "all: they cannot be judged, since on the way values leave the range of {}, or errors grow "
+      "as "
+      "large as values",
+      to_string(plan.op.dtype));
 }
 
 }  // namespace stretto::emu

@@ -95,10 +95,12 @@ void ReferenceCaller::verify(int run, const Run& of) {
 }
 
 void ReferenceCaller::report(EmulateResult& result) const {
-  result.wrong_elements = check_.wrong_elements;
-  result.worst_error = check_.worst_error;
-  result.first_wrong = check_.first_wrong;
-  result.verified = verified_runs_ == options_.runs && check_.wrong_elements == 0;
+  OutputCheck check = check_;
+  check.conclude();
+  result.wrong_elements = check.wrong_elements;
+  result.worst_error = check.worst_error;
+  result.first_wrong = check.first_wrong;
+  result.verified = verified_runs_ == options_.runs && check.wrong_elements == 0;
   result.ranks_agree = ranks_agree_;
   result.output_hash = hash_all(hashes_);
 }

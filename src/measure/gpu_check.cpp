@@ -51,6 +51,7 @@ class GpuCheck {
     } catch (const SystemError& error) {
       result_.fault = error.what();
     }
+    check_.conclude();
     result_.wrong_elements = check_.wrong_elements;
     result_.worst_error = check_.worst_error;
     result_.first_wrong = check_.first_wrong;

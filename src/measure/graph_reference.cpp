@@ -1,7 +1,6 @@
 #include "measure/graph_reference.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <random>
@@ -35,12 +34,6 @@ void copy_rect(const cuda::Stream& stream, DevicePtr from, size_t from_pitch, De
   copy.row_bytes = row_bytes;
   copy.rows = static_cast<size_t>(rows);
   check(driver().copy_2d_async(&copy, stream.handle()), "copy a part of a tensor");
-}
-
-bool is_weight(const Operator& op, int tensor) {
-  return std::any_of(op.stages.begin(), op.stages.end(), [&](const Stage& stage) {
-    return stage.kind == StageKind::gemm && stage.in[1] == tensor;
-  });
 }
 
 device::StageOf stage_of(StageKind kind) {
@@ -231,10 +224,7 @@ void fill_input_slice(const Operator& op, int tensor, int rank, const cuda::Test
     const auto fill = of.dtype == DType::i64 ? fill_bags<int64_t> : fill_bags<int32_t>;
     return fill(stream, to, slice.rows() * slice.cols(), *rows, seed);
   }
-  float scale = 1;
-  if (op.only_product() == nullptr && is_weight(op, tensor)) {
-    scale = std::exp2(-std::floor(std::log2(static_cast<float>(of.cols)) / 2));
-  }
+  const float scale = op.only_product() == nullptr ? of.values.scale : 1;
   data.fill(stream, to, slice.rows() * slice.cols(), of.dtype, device::Fill::normal, seed, scale);
 }
 

@@ -57,6 +57,7 @@ RowCheck::Found RowCheck::compare(const Plan& plan, int first_rank, const Output
       }
     }
   }
+  check.conclude();
   return {check.wrong_elements, check.worst_error, check.first_wrong};
 }
 

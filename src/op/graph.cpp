@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "op/dealt_columns.h"
 #include "op/graph_text.h"
+#include "op/input_sizes.h"
 #include "op/segments.h"
 #include "op/stage_rules.h"
 #include "stretto/error.h"
@@ -44,6 +45,7 @@ class Binder {
     keep_scores();
     if (reasons_.empty()) cut_segments(graph_, reasons_);
     if (!reasons_.empty()) fail("; ", text_.name + ": ");
+    set_input_sizes(graph_);
     return std::move(graph_);
   }
 

@@ -120,16 +120,8 @@ void add_specials(Input input, uint64_t key, int64_t k, int64_t col0, std::span<
   }
 }
 
-// `like`: whose values they are; `key`: of the row, which has `k` columns.
-void fill_row(const InputData& data, DType dtype, Input like, uint64_t key, int64_t k, int64_t col0,
-              std::span<float> values) {
-  if (data.fill == Fill::integers || data.fill == Fill::specials) {
-    fill_integers(like, key, k, col0, values);
-    if (data.fill == Fill::specials) add_specials(like, key, k, col0, values);
-    return;
-  }
-  const bool is_tiny = data.fill == Fill::subnormals && like == Input::a;
-  const float scale = is_tiny ? subnormal_scale(dtype) : 1.0f;
+// `scale`: of values that are no integers.
+void fill_normal(DType dtype, uint64_t key, float scale, int64_t col0, std::span<float> values) {
   switch (dtype) {
     case DType::bf16:
       return fill_random(key, scale, col0, values, round_to_bf16);
@@ -140,6 +132,39 @@ void fill_row(const InputData& data, DType dtype, Input like, uint64_t key, int6
     case DType::i32:
     case DType::i64:
       STRETTO_ASSERT(false, "indices are not made of random values");
+  }
+}
+
+// `like`: whose values they are; `key`: of the row, which has `k` columns.
+void fill_row(const InputData& data, DType dtype, Input like, uint64_t key, int64_t k, int64_t col0,
+              std::span<float> values) {
+  if (data.fill == Fill::integers || data.fill == Fill::specials) {
+    fill_integers(like, key, k, col0, values);
+    if (data.fill == Fill::specials) add_specials(like, key, k, col0, values);
+    return;
+  }
+  const bool is_tiny = data.fill == Fill::subnormals && like == Input::a;
+  fill_normal(dtype, key, is_tiny ? subnormal_scale(dtype) : 1.0f, col0, values);
+}
+
+// Of a graph's weight: few integers in a row, each 1 or -1 times a power of two.
+void fill_few_integers(const Tensor& of, uint64_t key, int64_t col0, std::span<float> values) {
+  std::fill(values.begin(), values.end(), 0.0f);
+  const int64_t col1 = col0 + static_cast<int64_t>(values.size());
+  for (int i = 0; i < of.values.nonzeros; ++i) {
+    const Nonzero nonzero = nonzero_of(key, of.cols, of.values.nonzeros, i);
+    if (nonzero.col < col0 || nonzero.col >= col1) continue;
+    values[static_cast<size_t>(nonzero.col - col0)] =
+        std::copysign(of.values.integer_scale, static_cast<float>(nonzero.value));
+  }
+}
+
+// Of what a graph's weights multiply: 1, 2, -1 and -2.
+void fill_all_integers(uint64_t key, int64_t col0, std::span<float> values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint64_t hash = hash_element(key, col0 + static_cast<int64_t>(i)) >> 32;
+    const auto magnitude = static_cast<float>(1 + (hash & 1));
+    values[i] = (hash & 2) != 0 ? -magnitude : magnitude;
   }
 }
 
@@ -197,18 +222,18 @@ int64_t row_of_slice(const Operator& op, int tensor, Held held, const Slice& sli
 void fill_tensor(const Operator& op, const InputData& data, int tensor, int64_t row, int64_t col0,
                  std::span<float> values) {
   if (fill_routing(op, data, tensor, row, col0, values)) return;
-  const Input like = is_used_as(op, tensor, 0) ? Input::a : Input::b;
+  const Tensor& of = op.tensor(tensor);
   const uint64_t key = hash_row(data.seed, static_cast<Input>(tensor), row);
-  fill_row(data, op.dtype, like, key, op.tensor(tensor).cols, col0, values);
-  // Else tensors grow from stage to stage, beyond what fp16 can hold.
-  const bool shrinks = op.only_product() == nullptr && is_used_as(op, tensor, 1);
-  if (!shrinks) return;
-  if (data.fill == Fill::integers) {
-    for (float& value : values) value = value > 1 ? 1.0f : value < -1 ? -1.0f : 0.0f;
-    return;
+  const bool is_graph = op.only_product() == nullptr;
+  if (is_graph && of.values.nonzeros > 0) {
+    if (data.fill == Fill::integers) return fill_few_integers(of, key, col0, values);
+    return fill_normal(op.dtype, key, of.values.scale, col0, values);
   }
-  const int exponent = std::ilogb(std::sqrt(static_cast<double>(op.tensor(tensor).cols)));
-  for (float& value : values) value = std::ldexp(value, -exponent);
+  const Input like = is_used_as(op, tensor, 0) ? Input::a : Input::b;
+  if (is_graph && data.fill == Fill::integers && like == Input::a) {
+    return fill_all_integers(key, col0, values);
+  }
+  fill_row(data, op.dtype, like, key, of.cols, col0, values);
 }
 
 float input_value(const Segment& op, const InputData& data, Input input, int64_t row, int64_t col) {

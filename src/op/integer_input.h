@@ -34,15 +34,18 @@ struct Nonzero {
   int value = 0;
 };
 
-// Nonzero i of a row of A lies in the i-th of num_nonzeros(k) even pieces of its columns.
-inline Nonzero nonzero_of_a(uint64_t row_key, int64_t k, int i) {
-  const int64_t pieces = num_nonzeros(k);
+// Nonzero i of a row lies in the i-th of so many even pieces of its columns.
+inline Nonzero nonzero_of(uint64_t row_key, int64_t k, int64_t pieces, int i) {
   const int64_t first = k * i / pieces;
   const int64_t length = k * (i + 1) / pieces - first;
   const uint64_t hash = hash_element(row_key, i);
   const int64_t offset = static_cast<int64_t>((hash >> 8) % static_cast<uint64_t>(length));
   const int magnitude = 1 + static_cast<int>(hash & 1);
   return {first + offset, (hash & 2) != 0 ? -magnitude : magnitude};
+}
+
+inline Nonzero nonzero_of_a(uint64_t row_key, int64_t k, int i) {
+  return nonzero_of(row_key, k, num_nonzeros(k), i);
 }
 
 }  // namespace stretto

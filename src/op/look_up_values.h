@@ -1,7 +1,9 @@
 // The reference of pooled look-ups.
 #pragma once
 
-#include "op/stage_values.h"
+#include "op/rows.h"
+#include "stretto/operator.h"
+#include "stretto/reference.h"
 
 namespace stretto {
 

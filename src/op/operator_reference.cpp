@@ -5,6 +5,7 @@
 #include <map>
 
 #include "op/look_up_values.h"
+#include "op/product_values.h"
 #include "op/routed_values.h"
 #include "op/router_values.h"
 #include "op/stage_values.h"
@@ -29,11 +30,13 @@ class StageByStage {
     for (const Stage& stage : op_.stages) add(stage);
     std::vector<ExpectedRows> outputs;
     for (const OperatorOutput& output : op_.outputs) {
-      Rows& rows = rows_.at(output.tensor);
+      const Rows& rows = rows_.at(output.tensor);
       const int64_t each = rows_each(op_, output.tensor);
       outputs.push_back({row0_ * each, row1_ * each, rows.cols, rows.values, rows.errors});
-      routed_.allow_undefined(output.tensor, outputs.back());
-      allow_others(outputs.back(), each);
+      ExpectedRows& expected = outputs.back();
+      allow_lost(rows, expected);
+      routed_.allow_undefined(output.tensor, expected);
+      allow_others(expected, each);
     }
     return outputs;
   }
@@ -53,7 +56,6 @@ class StageByStage {
       std::copy(line.begin(), line.end(),
                 rows.values.begin() + static_cast<std::ptrdiff_t>(rows.at(row - first, 0)));
     }
-    rows.is_exact = true;
     return rows_[tensor] = std::move(rows);
   }
 
@@ -65,8 +67,8 @@ class StageByStage {
     const Tensor& made = op_.tensor(stage.out);
     Rows rows;
     if (stage.kind == StageKind::gemm) {
-      rows = gemm_rows(op_, data_, x, stage.in[1], made.held == Held::partial ? op_.ranks : 1,
-                       roundings_);
+      const int64_t shares = made.held == Held::partial ? op_.ranks : 1;
+      rows = gemm_rows(op_, data_, x, stage.in[1], PartialSums(shares, roundings_));
     } else if (stage.kind == StageKind::grouped) {
       rows = routed_.grouped(stage, x, made.held == Held::partial ? op_.ranks : 1);
     } else if (stage.kind == StageKind::weigh) {
@@ -74,9 +76,9 @@ class StageByStage {
     } else if (stage.kind == StageKind::slice_weights) {
       rows = repeat_cols(x, stage.slices);
     } else if (weighs_experts(stage.kind)) {
-      rows = weigh_choices(stage, x, rows_of(stage.in[1]));
+      rows = weigh_choices(stage, op_.dtype, x, rows_of(stage.in[1]));
     } else {
-      rows = stage_rows(stage, x, stage.in.size() > 1 ? &rows_of(stage.in[1]) : nullptr);
+      rows = stage_rows(stage, op_.dtype, x, stage.in.size() > 1 ? &rows_of(stage.in[1]) : nullptr);
     }
     store(stage, std::move(rows));
   }
@@ -99,6 +101,25 @@ class StageByStage {
     rows_[stage.out] = std::move(ids);
   }
 
+  // Rows that an infinity may have come into may be anything. Where bounds are as large as the
+  // values themselves, they say nothing.
+  static void allow_lost(const Rows& rows, ExpectedRows& expected) {
+    for (int64_t row = 0; row < rows.rows; ++row) {
+      const auto first = expected.bounds.begin() + static_cast<std::ptrdiff_t>(rows.at(row, 0));
+      const bool is_lost = !rows.is_lost.empty() && rows.is_lost[static_cast<size_t>(row)];
+      if (is_lost) {
+        std::fill(first, first + rows.cols, std::numeric_limits<double>::infinity());
+      }
+      double values = 0, errors = 0;
+      for (int64_t col = 0; col < rows.cols; ++col) {
+        const double value = rows.values[rows.at(row, col)], error = rows.errors[rows.at(row, col)];
+        values += value * value;
+        errors += error * error;
+      }
+      if (is_lost || errors > values) ++expected.unjudged;
+    }
+  }
+
   // Rows whose experts no two implementations must agree on may be anything.
   void allow_others(ExpectedRows& rows, int64_t each) const {
     for (size_t row = 0; row < is_unsure_.size(); ++row) {
@@ -111,9 +132,9 @@ class StageByStage {
 
   void store(const Stage& stage, Rows rows) {
     if (is_stored(stage.out)) {
-      round_rows(op_.tensor(stage.out).dtype, rows);
+      round_rows(op_.tensor(stage.out).dtype, stage.out, rows);
     } else if (roundings_.kept != DType::fp32) {
-      round_rows(roundings_.kept, rows);
+      round_rows(roundings_.kept, stage.out, rows);
     }
     rows_[stage.out] = std::move(rows);
   }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "op/error_bound.h"
+#include "op/product_values.h"
 #include "op/routing_input.h"
 
 namespace stretto {
@@ -22,6 +24,48 @@ void copy_row(const Rows& from, int64_t row, Rows& to, int64_t to_row) {
   const auto into = static_cast<std::ptrdiff_t>(to.at(to_row, 0));
   std::copy_n(from.values.begin() + begin, from.cols, to.values.begin() + into);
   std::copy_n(from.errors.begin() + begin, from.cols, to.errors.begin() + into);
+  std::copy_n(from.variances.begin() + begin, from.cols, to.variances.begin() + into);
+  to.set_drift(to_row, from.drift(row));
+  if (from.loses(row)) to.lose(to_row);
+}
+
+// A product of a row, and its weight.
+struct Term {
+  int64_t choice = 0;
+  int32_t expert = 0;
+  double weight = 0, error = 0, deviation = 0;  // of the weight
+};
+
+// One element of a row's sum.
+struct WeighedSum {
+  double value = 0, largest = 0, variance = 0;                    // `largest`: error
+  double magnitude = 0, squares = 0, positive = 0, negative = 0;  // of terms
+};
+
+// `terms` by expert. Products of a row with one expert are the same, and so are their errors; those
+// with different experts are independent. Of weights, which may all hang on one score, nothing is.
+WeighedSum weigh_terms(const std::vector<Term>& terms, const Rows& products, int64_t col) {
+  WeighedSum sum;
+  double of_weights = 0, of_expert = 0;
+  for (size_t i = 0; i < terms.size(); ++i) {
+    const Term& term = terms[i];
+    const size_t at = products.at(term.choice, col);
+    const double value = term.weight * products.values[at], magnitude = std::fabs(value);
+    const double reached = std::fabs(products.values[at]) + products.errors[at];
+    sum.value += value;
+    sum.magnitude += magnitude;
+    sum.squares += value * value;
+    (value > 0 ? sum.positive : sum.negative) += magnitude;
+    sum.largest += std::fabs(term.weight) * products.errors[at] + term.error * reached;
+    of_weights += term.deviation * reached;
+    if (i > 0 && terms[i - 1].expert != term.expert) of_expert = 0;
+    const double before = of_expert;
+    of_expert += std::fabs(term.weight) * std::sqrt(products.variances[at]);
+    sum.variance += of_expert * of_expert - before * before;
+  }
+  const double deviation = std::sqrt(std::max(0.0, sum.variance)) + of_weights;
+  sum.variance = deviation * deviation;
+  return sum;
 }
 
 }  // namespace
@@ -62,11 +106,18 @@ Rows RoutedRows::grouped(const Stage& stage, const Rows& x, int64_t shares) cons
   const auto choices = static_cast<int64_t>(of_choice.size());
   const int64_t per = x.rows == 0 ? 1 : choices / x.rows;
   Rows out(choices, stack.rows);
-  // A term of a sum is rounded once more, when it is stored before it is weighed.
-  Roundings roundings = roundings_;
-  if (unit_roundoff(op_.dtype) > unit_roundoff(roundings.partials)) roundings.partials = op_.dtype;
-  ++roundings.roundings;
-  out.is_exact = x.is_exact && data_.fill == Fill::integers;
+  out.sources = {stage.in[1]};
+  out.weights = with(x.weights, stage.in[1]);
+  out.repeats_weights = x.repeats_weights || out.weights == x.weights;
+  PartialSums partials(shares, roundings_);
+  if (shares > 1) {
+    // A term is rounded when it is stored before it is weighed, and then the sums of a row's terms
+    // are: roundings of a sum of n are at most n times those of its terms, in squares.
+    if (unit_roundoff(op_.dtype) > unit_roundoff(partials.dtype)) partials.dtype = op_.dtype;
+    const auto slots = static_cast<double>(op_.tensor(stage.in[2]).cols);
+    partials.stored = 1 + slots * partials.stored;
+    partials.sent *= slots;
+  }
   for (int64_t expert = 0; expert < stack.matrices; ++expert) {
     std::vector<int64_t> own;
     for (int64_t c = 0; c < choices; ++c) {
@@ -74,12 +125,12 @@ Rows RoutedRows::grouped(const Stage& stage, const Rows& x, int64_t shares) cons
     }
     if (own.empty()) continue;
     Rows a(static_cast<int64_t>(own.size()), x.cols);
-    a.is_exact = x.is_exact;
+    a.weights = x.weights;
+    a.repeats_weights = x.repeats_weights;
     for (size_t i = 0; i < own.size(); ++i) {
       copy_row(x, own[i] / per, a, static_cast<int64_t>(i));
     }
-    const Rows product =
-        gemm_rows(op_, data_, a, stage.in[1], shares, roundings, expert * stack.rows);
+    const Rows product = gemm_rows(op_, data_, a, stage.in[1], partials, expert * stack.rows);
     for (size_t i = 0; i < own.size(); ++i) {
       copy_row(product, static_cast<int64_t>(i), out, own[i]);
     }
@@ -114,28 +165,50 @@ Rows RoutedRows::weigh(const Stage& stage, const Rows& products, const Rows& wei
   }
   const std::vector<int32_t> of_choice = experts(grouped_ids, matrices);
   Rows out(row1_ - row0_, products.cols);
-  out.is_exact = products.is_exact && weights.is_exact && data_.fill == Fill::integers;
-  double added = out.is_exact ? 0 : kFp32 * static_cast<double>(slots + op_.ranks);
+  out.follow(weights, nullptr);
+  out.join(products);
   // Sums over a rank's experts are rounded on their way; terms of products have been charged it.
-  const bool are_sums = op_.tensor(stage.out).held == Held::routed;
-  if (are_sums && !out.is_exact) {
-    added += unit_roundoff(roundings_.partials) * roundings_.roundings;
-  }
+  PartialSums sums(op_.ranks, roundings_);
+  const bool are_sums = op_.tensor(stage.out).held == Held::routed && sums.stored > 0;
+  const double unit = unit_roundoff(sums.dtype);
   for (int64_t row = 0; row < out.rows; ++row) {
+    std::vector<Term> terms;
+    bool is_lost = false;
     for (int64_t slot = 0; slot < slots; ++slot) {
       const int64_t choice = row * slots + slot;
-      if (of_choice[static_cast<size_t>(choice)] < 0) continue;
-      const double weight = weights.values[weights.at(row, slot)];
-      const double of_weight = weights.errors[weights.at(row, slot)];
-      for (int64_t col = 0; col < out.cols; ++col) {
-        const double value = products.values[products.at(choice, col)];
-        const double error = products.errors[products.at(choice, col)];
-        out.values[out.at(row, col)] += weight * value;
-        out.errors[out.at(row, col)] +=
-            std::fabs(weight) * (error + added * (std::fabs(value) + error)) +
-            of_weight * (1 + added) * (std::fabs(value) + error);
-      }
+      const int32_t expert = of_choice[static_cast<size_t>(choice)];
+      if (expert < 0) continue;
+      const size_t at = weights.at(row, slot);
+      terms.push_back({choice, expert, weights.values[at], weights.errors[at],
+                       std::sqrt(weights.variances[at])});
+      is_lost = is_lost || products.loses(choice);
+      out.set_drift(row, std::max(out.drift(row), products.drift(choice)));
     }
+    std::stable_sort(terms.begin(), terms.end(),
+                     [](const Term& a, const Term& b) { return a.expert < b.expert; });
+    for (int64_t col = 0; col < out.cols; ++col) {
+      const WeighedSum sum = weigh_terms(terms, products, col);
+      const size_t at = out.at(row, col);
+      out.values[at] = sum.value;
+      const double limit = are_sums ? 1 / unit : 1 / kFp32;
+      if (data_.fill == Fill::integers && sum.largest == 0 && sum.magnitude <= limit) continue;
+      double variance = sum.variance, largest = sum.largest;
+      const double reached = std::max(sum.positive, sum.negative) + largest;
+      const double additions = static_cast<double>(slots + op_.ranks);
+      variance += kFp32 * kFp32 / 3 * additions * (sum.squares + sum.value * sum.value);
+      double relative = kFp32 * additions;
+      if (are_sums) {
+        // The squares of ranks' sums are together no more than that of all magnitudes.
+        variance += unit * unit / 3 *
+                    (sums.stored * sum.magnitude * sum.magnitude + sums.sent * reached * reached);
+        relative += unit * (sums.stored + sums.sent);
+        largest += subnormal_roundoff(sums.dtype) * (slots + sums.sent);
+        is_lost = is_lost || !(reached < least_infinite(sums.dtype));
+      }
+      largest += relative * (sum.magnitude + largest);
+      out.set_error(row, at, kSlack * largest, variance);
+    }
+    if (is_lost) out.lose(row);
   }
   return out;
 }

@@ -5,7 +5,9 @@
 #include <map>
 #include <vector>
 
-#include "op/stage_values.h"
+#include "op/rows.h"
+#include "stretto/operator.h"
+#include "stretto/reference.h"
 
 namespace stretto {
 

@@ -5,6 +5,9 @@
 #include <limits>
 #include <numeric>
 
+#include "op/error_bound.h"
+#include "op/stage_values.h"
+
 namespace stretto {
 namespace {
 
@@ -143,9 +146,9 @@ ChosenRows choose_experts(const Stage& stage, const Rows& scores, const Rows* bi
 // All are divided by one sum, so a factor of all values is of no account: a softmax's largest score
 // may be taken off, or not. Scores of -inf count nothing, so that rows of nothing else weigh 0;
 // those of +inf count alike, and all others nothing beside them.
-Rows weigh_choices(const Stage& stage, const Rows& scores, const Rows& ids) {
+Rows weigh_choices(const Stage& stage, DType dtype, const Rows& scores, const Rows& ids) {
   Rows out(ids.rows, ids.cols);
-  out.is_exact = false;
+  out.follow(scores, nullptr);
   const bool is_softmax = stage.kind == StageKind::softmax_gate;
   for (int64_t row = 0; row < ids.rows; ++row) {
     std::vector<int64_t> counted;
@@ -182,8 +185,11 @@ Rows weigh_choices(const Stage& stage, const Rows& scores, const Rows& ids) {
       const double added = kFp32 * static_cast<double>(counted.size());
       const double weight = value(id) / divisor * stage.scale;
       out.values[out.at(row, slot)] = weight;
-      out.errors[out.at(row, slot)] =
-          weight * (moved + added + 4 * kActivation) + stage.scale * kTiny / divisor;
+      const double largest =
+          weight * (moved + added + 4 * activation_roundoff(dtype)) + stage.scale * kTiny / divisor;
+      // Scores' errors are eight of their deviations.
+      out.set_error(row, out.at(row, slot), largest,
+                    largest / kDeviations * (largest / kDeviations));
     }
   }
   return out;
@@ -191,11 +197,12 @@ Rows weigh_choices(const Stage& stage, const Rows& scores, const Rows& ids) {
 
 Rows repeat_cols(const Rows& rows, int64_t times) {
   Rows out(rows.rows, rows.cols * times);
-  out.is_exact = rows.is_exact;
+  out.follow(rows, nullptr);
   for (int64_t row = 0; row < out.rows; ++row) {
     for (int64_t col = 0; col < out.cols; ++col) {
       out.values[out.at(row, col)] = rows.values[rows.at(row, col / times)];
       out.errors[out.at(row, col)] = rows.errors[rows.at(row, col / times)];
+      out.variances[out.at(row, col)] = rows.variances[rows.at(row, col / times)];
     }
   }
   return out;

@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "op/stage_values.h"
+#include "op/rows.h"
+#include "stretto/operator.h"
 
 namespace stretto {
 
@@ -16,7 +17,8 @@ struct ChosenRows {
 };
 ChosenRows choose_experts(const Stage& stage, const Rows& scores, const Rows* bias);
 
-Rows weigh_choices(const Stage& stage, const Rows& scores, const Rows& ids);
+// `dtype`: the operator's.
+Rows weigh_choices(const Stage& stage, DType dtype, const Rows& scores, const Rows& ids);
 
 // Of each id those of its slices in a stack of slice 0 of all experts, slice 1 of all, ...; -1
 // where it is no expert's.

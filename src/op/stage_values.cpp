@@ -1,201 +1,171 @@
 #include "op/stage_values.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 
-#include "core/parallel.h"
-#include "op/dot_rows.h"
+#include "op/error_bound.h"
 #include "stretto/error.h"
 
 namespace stretto {
 namespace {
 
 constexpr double kFp32 = 0x1p-24;  // unit roundoff
-// Roundings are as good as independent: eight deviations are never seen (see error_bound.cpp).
-constexpr double kDeviations = 8;
-// Exponentials and quotients of activations, relative: a GPU's fast ones are within a few times
-// 2^-22.
-constexpr double kActivation = 0x1p-19;
 // Of an SiLU far below zero: fp32's exponentials end there.
 constexpr double kVanishing = 0x1p-118;
-constexpr int64_t kTerms = 256;  // of a dot product at a time
 
-// A thread is worth its start for so many elements of B.
-size_t threads_for(int64_t elements) { return static_cast<size_t>(1 + (elements >> 20)); }
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-double of_terms(double terms) { return 2 + std::min(terms, kDeviations * std::sqrt(terms)); }
+// A function of one element: its value, and its slope there.
+struct Activated {
+  double value = 0, slope = 0;
+};
 
-// A panel: `kPanel` rows side by side, term by term.
-template <int kPanel, typename Get>
-void pack(int64_t rows, int64_t k0, int64_t terms, std::vector<double>& to, const Get& get) {
-  to.assign(static_cast<size_t>((rows + kPanel - 1) / kPanel * kPanel * terms), 0.0);
-  for (int64_t row = 0; row < rows; ++row) {
-    double* panel = to.data() + row / kPanel * kPanel * terms + row % kPanel;
-    for (int64_t t = 0; t < terms; ++t) panel[t * kPanel] = get(row, k0 + t);
+Activated silu(double x) {
+  const double s = sigmoid(x);
+  return {x * s, s * (1 + x * (1 - s))};
+}
+
+Activated gelu(double x) {
+  constexpr double kRoot = 0.7978845608028654;  // of 2 / pi
+  const double t = std::tanh(kRoot * (x + 0.044715 * x * x * x));
+  return {0.5 * x * (1 + t),
+          0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kRoot * (1 + 3 * 0.044715 * x * x)};
+}
+
+// Neither is steeper than this.
+constexpr double kSteepest = 1.13;
+// Of both: slopes change no faster, so far from 0 or farther.
+double bend(double distance) { return std::min(0.8, (2 + distance) * std::exp(-distance)); }
+
+// An error of its argument x of at most so much grows at most by this.
+double gain(const Activated& of, double x, double largest_error) {
+  const double nearest = std::max(0.0, std::fabs(x) - largest_error);
+  return std::min(kSteepest, std::fabs(of.slope) + bend(nearest) / 2 * largest_error);
+}
+
+double squared(double x) { return x * x; }
+
+// Element by element: `visit` gets the row, and the indices in x and in y, whose one row may go
+// with all rows.
+template <typename Visit>
+void for_each_element(const Rows& x, const Rows* y, const Visit& visit) {
+  const bool is_row = y != nullptr && y->rows == 1 && x.rows != 1;
+  for (int64_t row = 0; row < x.rows; ++row) {
+    for (int64_t col = 0; col < x.cols; ++col) {
+      visit(row, x.at(row, col), is_row ? y->at(0, col) : x.at(row, col));
+    }
   }
 }
 
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-double silu(double x) { return x * sigmoid(x); }
-double gelu(double x) {
-  constexpr double kRoot = 0.7978845608028654;  // of 2 / pi
-  return 0.5 * x * (1 + std::tanh(kRoot * (x + 0.044715 * x * x * x)));
+// Both are products of one row, whose error along the row itself makes both larger or smaller:
+// their errors are added as they are.
+void multiply_gates(const Rows& g, const Rows& u, double approximation, Rows& out) {
+  for_each_element(g, &u, [&](int64_t row, size_t at, size_t other) {
+    const Activated gate = silu(g.values[at]);
+    const double steepness = gain(gate, g.values[at], g.errors[at]),
+                 magnitude = std::fabs(gate.value);
+    const double value = std::fabs(u.values[other]), reached = value + u.errors[other];
+    const double rounded = approximation * magnitude * value + kVanishing * reached;
+    out.values[at] = gate.value * u.values[other];
+    const double deviation = steepness * reached * std::sqrt(g.variances[at]) +
+                             magnitude * std::sqrt(u.variances[other]);
+    out.set_error(row, at,
+                  steepness * g.errors[at] * reached + magnitude * u.errors[other] + rounded,
+                  squared(deviation) + squared(rounded));
+  });
 }
 
-// Neither activation is steeper than this.
-constexpr double kSteepest = 1.13;
+void activate(StageKind kind, const Rows& x, double approximation, Rows& out) {
+  for_each_element(x, nullptr, [&](int64_t row, size_t at, size_t) {
+    const Activated of = kind == StageKind::gelu ? gelu(x.values[at]) : silu(x.values[at]);
+    const double steepness = gain(of, x.values[at], x.errors[at]);
+    const double rounded = approximation * (std::fabs(of.value) + 0x1p-2 * std::fabs(x.values[at]));
+    out.values[at] = of.value;
+    out.set_error(row, at, steepness * x.errors[at] + rounded,
+                  squared(steepness) * x.variances[at] + squared(rounded));
+  });
+}
+
+void add(const Rows& x, const Rows& y, Rows& out) {
+  const bool apart = are_independent(x, y);
+  for (int64_t row = 0; row < x.rows; ++row) {
+    const int64_t y_row = y.rows == 1 ? 0 : row;
+    const double of_x = x.all_variances(row), of_y = y.all_variances(y_row);
+    const double drift = (of_x * x.drift(row) + of_y * y.drift(y_row)) / (of_x + of_y);
+    if (of_x + of_y > 0) out.set_drift(row, drift);
+  }
+  for_each_element(x, &y, [&](int64_t row, size_t at, size_t other) {
+    const double sum = x.values[at] + y.values[other];
+    out.values[at] = sum;
+    const bool are_exact = x.errors[at] == 0 && y.errors[other] == 0;
+    if (are_exact && is_of_type(DType::fp32, sum)) return;
+    const double largest = x.errors[at] + y.errors[other];
+    const double of_x = x.variances[at], of_y = y.variances[other];
+    const double deviation = apart ? std::sqrt(of_x + of_y) : std::sqrt(of_x) + std::sqrt(of_y);
+    const double rounded = kFp32 * (std::fabs(sum) + largest);
+    out.set_error(row, at, largest + rounded, squared(deviation) + squared(rounded) / 3);
+  });
+}
+
+// An error of a row's scale is the same for all of its elements, so it is added as it is to that of
+// each. No element of a normed row is farther from 0 than the root of their number.
+void norm(const Stage& stage, const Rows& x, const Rows& weights, Rows& out) {
+  const auto cols = static_cast<double>(x.cols);
+  // Sums of squares are rounded on the way, the root and its products twice each.
+  const double rounded = kFp32 * (4 + std::sqrt(cols) / 4);
+  for (int64_t row = 0; row < x.rows; ++row) {
+    double squares = 0, cross = 0, of_errors = 0;
+    for (size_t at = x.at(row, 0); at < x.at(row, x.cols); ++at) {
+      squares += squared(x.values[at]);
+      cross += squared(x.values[at]) * x.variances[at];
+      of_errors += x.variances[at];
+    }
+    const double mean = squares / cols + stage.eps;
+    const double scale = 1 / std::sqrt(mean);
+    // What errors move the mean by, as a part of it: a deviation, and the most.
+    const double deviation = (2 * std::sqrt(cross) + of_errors) / cols / mean;
+    const double most = (2 * kDeviations * std::sqrt(cross) + of_errors) / cols / mean;
+    const bool is_known = most < 0.5;
+    const double slope = is_known ? 0.5 * std::pow(1 - most, -1.5) : 0;
+    const double relative = slope * most + kDeviations * rounded;
+    for (int64_t col = 0; col < x.cols; ++col) {
+      const size_t at = x.at(row, col);
+      const double weight = std::fabs(weights.values[static_cast<size_t>(col)]);
+      const double magnitude = std::fabs(x.values[at]), factor = weight * scale;
+      out.values[at] = x.values[at] * scale * weights.values[static_cast<size_t>(col)];
+      const double farthest = factor * magnitude + kSlack * weight * std::sqrt(cols);
+      double largest = farthest, variance = squared(farthest);
+      if (is_known) {
+        largest =
+            std::min(farthest, factor * (x.errors[at] * (1 + relative) + magnitude * relative));
+        variance =
+            std::min(variance, squared(factor * (std::sqrt(x.variances[at]) * (1 + relative) +
+                                                 magnitude * (slope * deviation + rounded))));
+      }
+      out.set_error(row, at, largest, variance);
+    }
+  }
+}
 
 }  // namespace
 
-Rows gemm_rows(const Operator& op, const InputData& data, const Rows& a, int b, int64_t shares,
-               const Roundings& roundings, int64_t b_row) {
-  const Tensor& weight = op.tensor(b);
-  const int64_t k = weight.cols;
-  const ColShards of_k = shares == 1 ? ColShards{k} : op.shares_of(k);
-  Rows out(a.rows, weight.rows);
-  std::vector<double> a_norm(static_cast<size_t>(a.rows));
-  for (int64_t row = 0; row < a.rows; ++row) {
-    double sum = 0;
-    for (int64_t t = 0; t < k; ++t) sum += a.values[a.at(row, t)] * a.values[a.at(row, t)];
-    a_norm[static_cast<size_t>(row)] = std::sqrt(sum);
-  }
-  // Integers up to these sums are the same in every order, and where ranks store them.
-  const double largest_partial =
-      shares > 1 && roundings.roundings > 0 ? 1 / unit_roundoff(roundings.partials) : 1 / kFp32;
-  std::atomic<bool> is_exact = data.fill == Fill::integers && a.is_exact;
-  const int64_t padded = (a.rows + kPanelRows - 1) / kPanelRows * kPanelRows;
-  const auto multiply_panel = [&](size_t panel) {
-    const int64_t col0 = static_cast<int64_t>(panel) * kPanelCols;
-    std::vector<float> b_rows(static_cast<size_t>(kPanelCols * k));
-    std::vector<double> a_panel, b_panel, partial(static_cast<size_t>(padded * kPanelCols)),
-        squares(partial.size());
-    const int64_t cols = std::min<int64_t>(kPanelCols, weight.rows - col0);
-    std::vector<double> b_norm(kPanelCols), magnitudes(partial.size()), sums(partial.size());
-    for (int64_t j = 0; j < cols; ++j) {
-      const std::span<float> row(b_rows.data() + j * k, static_cast<size_t>(k));
-      fill_tensor(op, data, b, b_row + col0 + j, 0, row);
-      double sum = 0;
-      for (const float value : row) sum += double{value} * value;
-      b_norm[static_cast<size_t>(j)] = std::sqrt(sum);
-    }
-    std::fill(squares.begin(), squares.end(), 0.0);
-    for (int rank = 0; rank < shares; ++rank) {
-      std::fill(partial.begin(), partial.end(), 0.0);
-      for (int64_t k0 = of_k.begin(rank); k0 < of_k.end(rank); k0 += kTerms) {
-        const int64_t terms = std::min(kTerms, of_k.end(rank) - k0);
-        const auto add = [&](const auto& of_a, const auto& of_b, std::vector<double>& to) {
-          pack<kPanelRows>(a.rows, k0, terms, a_panel, of_a);
-          pack<kPanelCols>(cols, k0, terms, b_panel, of_b);
-          for (int64_t i = 0; i < a.rows; i += kPanelRows) {
-            add_dots(terms, a_panel.data() + i * terms, b_panel.data(), to.data() + i * kPanelCols,
-                     kPanelCols);
-          }
-        };
-        const auto value_of_b = [&](int64_t j, int64_t t) {
-          return double{b_rows[static_cast<size_t>(j * k + t)]};
-        };
-        add([&](int64_t i, int64_t t) { return a.values[a.at(i, t)]; }, value_of_b, partial);
-        if (a.is_exact) continue;
-        add([&](int64_t i, int64_t t) { return a.errors[a.at(i, t)] * a.errors[a.at(i, t)]; },
-            [&](int64_t j, int64_t t) { return value_of_b(j, t) * value_of_b(j, t); }, squares);
-      }
-      for (size_t i = 0; i < partial.size(); ++i) {
-        sums[i] += partial[i];
-        magnitudes[i] += std::fabs(partial[i]);
-      }
-    }
-    for (int64_t i = 0; i < a.rows; ++i) {
-      for (int64_t j = 0; j < cols; ++j) {
-        const auto from = static_cast<size_t>(i * kPanelCols + j);
-        const size_t to = out.at(i, col0 + j);
-        out.values[to] = sums[from];
-        const double terms = a_norm[static_cast<size_t>(i)] * b_norm[static_cast<size_t>(j)];
-        if (data.fill == Fill::integers && a.is_exact) {
-          if (terms <= 1 / kFp32 && magnitudes[from] <= largest_partial) continue;
-          is_exact = false;
-        }
-        // Errors of A's elements are as good as independent of each other.
-        const double passed_on = kDeviations * std::sqrt(squares[from]);
-        const double summed =
-            kFp32 * of_terms(static_cast<double>(of_k.block())) * terms + passed_on;
-        const double on_the_way =
-            kFp32 * static_cast<double>(shares - 1) +
-            unit_roundoff(roundings.partials) * roundings.roundings * (shares > 1 ? 1 : 0);
-        out.errors[to] = 1.01 * (summed + on_the_way * (magnitudes[from] + summed));
-      }
-    }
-  };
-  const auto panels = static_cast<size_t>((weight.rows + kPanelCols - 1) / kPanelCols);
-  for_each_in_parallel(panels, threads_for(weight.rows * k), multiply_panel);
-  out.is_exact = is_exact;
-  return out;
-}
-
-Rows stage_rows(const Stage& stage, const Rows& x, const Rows* y) {
+Rows stage_rows(const Stage& stage, DType dtype, const Rows& x, const Rows* y) {
   Rows out(x.rows, x.cols);
-  out.is_exact = false;
-  const auto each = [&](const auto& visit) {
-    for (int64_t row = 0; row < x.rows; ++row) {
-      for (int64_t col = 0; col < x.cols; ++col) {
-        const size_t at = x.at(row, col);
-        const size_t other = y == nullptr ? 0 : y->rows == 1 && x.rows != 1 ? y->at(0, col) : at;
-        visit(at, x.values[at], x.errors[at], other);
-      }
-    }
-  };
+  out.follow(x, y);
   switch (stage.kind) {
     case StageKind::swiglu:
-      each([&](size_t at, double g, double error, size_t other) {
-        const double u = y->values[other], u_error = y->errors[other];
-        out.values[at] = silu(g) * u;
-        out.errors[at] = kSteepest * error * (std::fabs(u) + u_error) +
-                         std::fabs(silu(g)) * u_error + kActivation * std::fabs(silu(g) * u) +
-                         kVanishing * (std::fabs(u) + u_error);
-      });
+      multiply_gates(x, *y, activation_roundoff(dtype), out);
       break;
     case StageKind::gelu:
     case StageKind::silu:
-      each([&](size_t at, double value, double error, size_t) {
-        out.values[at] = stage.kind == StageKind::gelu ? gelu(value) : silu(value);
-        out.errors[at] = kSteepest * error +
-                         kActivation * (std::fabs(out.values[at]) + 0x1p-2 * std::fabs(value));
-      });
+      activate(stage.kind, x, activation_roundoff(dtype), out);
       break;
     case StageKind::bias:
     case StageKind::add:
-      out.is_exact = true;
-      each([&](size_t at, double value, double error, size_t other) {
-        out.values[at] = value + y->values[other];
-        const bool exact = x.is_exact && y->is_exact;
-        out.errors[at] = exact ? 0 : error + y->errors[other] + kFp32 * std::fabs(out.values[at]);
-        out.is_exact = out.is_exact && exact;
-      });
+      add(x, *y, out);
       break;
     case StageKind::norm:
-      for (int64_t row = 0; row < x.rows; ++row) {
-        const auto cols = static_cast<double>(x.cols);
-        double squares = 0, cross = 0, error_squares = 0;
-        for (int64_t col = 0; col < x.cols; ++col) {
-          const double value = x.values[x.at(row, col)], error = x.errors[x.at(row, col)];
-          squares += value * value;
-          cross += value * value * error * error;
-          error_squares += error * error;
-        }
-        const double mean = squares / cols + stage.eps;
-        const double scale = 1 / std::sqrt(mean);
-        // The mean of squares moves by what errors move each of them.
-        const double moved = (2 * kDeviations * std::sqrt(cross) + error_squares) / cols;
-        const double relative =
-            moved / (2 * std::max(mean - moved, mean / 2)) + kFp32 * (4 + of_terms(cols));
-        for (int64_t col = 0; col < x.cols; ++col) {
-          const size_t at = x.at(row, col);
-          const double weight = y->values[static_cast<size_t>(col)];
-          out.values[at] = x.values[at] * scale * weight;
-          out.errors[at] = std::fabs(weight) * scale *
-                           (x.errors[at] * (1 + relative) + std::fabs(x.values[at]) * relative);
-        }
-      }
+      norm(stage, x, *y, out);
       break;
     case StageKind::gemm:
     case StageKind::grouped:
@@ -211,22 +181,6 @@ Rows stage_rows(const Stage& stage, const Rows& x, const Rows* y) {
       STRETTO_ASSERT(false, "what goes by indices is not made row by row");
   }
   return out;
-}
-
-void round_rows(DType dtype, Rows& rows) {
-  const double unit = 1.01 * unit_roundoff(dtype);
-  const double tiny = dtype == DType::fp16 ? 0x1p-25 : 0;
-  // An exact integer of so few bits stays exact.
-  const double whole = 1 / unit_roundoff(dtype);
-  bool exact = true;
-  for (size_t i = 0; i < rows.values.size(); ++i) {
-    const bool is_small = std::fabs(rows.values[i]) <= whole;
-    const bool is_integer = std::trunc(rows.values[i]) == rows.values[i];
-    if (rows.errors[i] == 0 && is_small && is_integer) continue;
-    rows.errors[i] += unit * (std::fabs(rows.values[i]) + rows.errors[i]) + tiny;
-    exact = false;
-  }
-  rows.is_exact = rows.is_exact && exact;
 }
 
 }  // namespace stretto

@@ -201,16 +201,20 @@ TEST(OwnGraphsOfExperts, ChooseOnEveryRank) {
   }
 }
 
-// Sums of terms that ranks store in fp16 are no longer exact beyond 2048, nor finite beyond 65504.
+// Sums of terms that ranks store in fp16 are no longer exact beyond 2048. Weights are made for what
+// they multiply first, so that tensors grow where they are taken again.
 TEST(OwnGraphsOfIntegers, AreJudgedByABoundWhereTheyAreRounded) {
   const auto graph = parse_graph(
       "graph deep m h\n"
       "input x [m, h] whole\n"
       "input v [h, h] whole\n"
       "input w [h, h] cols\n"
+      "s = gemm x w\n"
       "y = gemm x v\n"
       "z = gemm y v\n"
-      "t = gemm z w\n"
+      "u = gemm z v\n"
+      "t = gemm u w\n"
+      "output s rows\n"
       "output t rows\n");
   const Machine machine = default_machine(2);
   EmulateOptions options;

@@ -51,7 +51,7 @@ struct Router {
   void expect_weights(const std::vector<double>& of_ids) const {
     Rows chosen(1, static_cast<int64_t>(of_ids.size()));
     chosen.values = of_ids;
-    const Rows expected = weigh_choices(stage, rows_of(scores), chosen);
+    const Rows expected = weigh_choices(stage, DType::bf16, rows_of(scores), chosen);
     const device::GateRules rules{
         static_cast<int32_t>(scores.size()), static_cast<int32_t>(of_ids.size()),
         stage.kind == StageKind::softmax_gate, stage.normalises, static_cast<float>(stage.scale)};
@@ -116,7 +116,7 @@ TEST(RouterValues, OfScoresOfMinusInfinityAreZero) {
   const Router router{{-kInf, -kInf, -kInf}, stage_of(StageKind::softmax_gate, 2)};
   Rows ids(1, 2);
   ids.values = {0, 1};
-  EXPECT_THAT(weigh_choices(router.stage, rows_of(router.scores), ids).values,
+  EXPECT_THAT(weigh_choices(router.stage, DType::bf16, rows_of(router.scores), ids).values,
               testing::ElementsAre(0, 0));
 }
 

@@ -1,0 +1,119 @@
+#include "op/input_sizes.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace stretto {
+namespace {
+
+// What is about that of a tensor's elements: the roots of their mean squares, and whether integers
+// stay integers.
+struct ValueSizes {
+  double random = 1;
+  double integer = 2.6;  // from -4 to 4
+  bool is_exact = true;
+};
+
+constexpr int kNonzeros = 32;    // of a row of a weight, at most
+constexpr double kIntegers = 8;  // about the size of what is no integer any more
+
+// An activation halves what is near 0, and of what is far from it keeps one sign.
+double activated(double size) { return size * (0.5 + 0.2 * size / (size + 1)); }
+
+double root_of_squares(double a, double b) { return std::sqrt(a * a + b * b); }
+
+class SizesOfGraph {
+ public:
+  explicit SizesOfGraph(Operator& op) : op_(op), sizes_(op.tensors.size()) {
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      if (is_index(op.tensors[i].dtype)) sizes_[i] = {1, 1, true};
+    }
+    for (const Stage& stage : op.stages) {
+      // A first operand that the caller gives has integers of magnitude 1 and 2.
+      ValueSizes& x = sizes_[static_cast<size_t>(stage.in[0])];
+      if (multiplies(stage.kind) && op.tensor(stage.in[0]).stage < 0) x.integer = 1.6;
+      sizes_[static_cast<size_t>(stage.out)] = made_by(stage, x);
+    }
+  }
+
+ private:
+  ValueSizes made_by(const Stage& stage, const ValueSizes& x) {
+    ValueSizes out = x;
+    const ValueSizes y =
+        stage.in.size() > 1 ? sizes_[static_cast<size_t>(stage.in[1])] : ValueSizes();
+    switch (stage.kind) {
+      case StageKind::gemm:
+      case StageKind::grouped:
+        return product(op_.tensors[static_cast<size_t>(stage.in[1])], x);
+      case StageKind::swiglu:
+        return {activated(x.random) * y.random, activated(x.integer) * y.integer, false};
+      case StageKind::gelu:
+      case StageKind::silu:
+        return {activated(x.random), activated(x.integer), false};
+      case StageKind::bias:
+      case StageKind::add: {
+        const double twice = stage.in[0] == stage.in[1] ? std::sqrt(2) : 1;
+        return {twice * root_of_squares(x.random, y.random),
+                twice * root_of_squares(x.integer, y.integer), x.is_exact && y.is_exact};
+      }
+      case StageKind::norm:
+        return {y.random, y.integer, false};
+      case StageKind::weigh: {
+        // A gate's add up to 1; the caller's integers are 1 and 2.
+        const bool is_given = op_.tensor(stage.in[2]).stage < 0;
+        const double slots = std::sqrt(static_cast<double>(op_.tensor(stage.in[2]).cols));
+        out.integer *= is_given ? 1.6 * slots : 1;
+        out.is_exact = x.is_exact && is_given;
+        return out;
+      }
+      case StageKind::embed:
+        return y;
+      case StageKind::embed_mean:
+        return {y.random, y.integer, false};
+      case StageKind::top_k:
+      case StageKind::biased_top_k:
+      case StageKind::softmax_gate:
+      case StageKind::sigmoid_gate:
+      case StageKind::slice_ids:
+      case StageKind::slice_weights:
+        break;
+    }
+    return {1, 1, false};
+  }
+
+  ValueSizes product(Tensor& weight, const ValueSizes& x) const {
+    const auto cols = static_cast<double>(weight.cols);
+    if (weight.values.nonzeros == 0) {
+      weight.values.scale = static_cast<float>(1 / (x.random * std::sqrt(cols)));
+      set_integers(weight, x);
+    }
+    const WeightValues& values = weight.values;
+    return {x.random * values.scale * std::sqrt(cols),
+            x.integer * values.integer_scale * std::sqrt(static_cast<double>(values.nonzeros)),
+            x.is_exact && values.integer_scale == 1};
+  }
+
+  // Sums of integers are exact in the type while they are below `most`, ten of which are never
+  // seen. They stay so in as many products as there are, if rows of weights have few of them.
+  void set_integers(Tensor& weight, const ValueSizes& x) const {
+    const double most = 0.1 / unit_roundoff(op_.dtype);
+    WeightValues& values = weight.values;
+    values.nonzeros = static_cast<int>(std::min<int64_t>(weight.cols, kNonzeros));
+    if (x.is_exact && x.integer <= 4 * most) {
+      const double affordable = most / x.integer * (most / x.integer);
+      if (affordable < values.nonzeros) values.nonzeros = std::max(1, static_cast<int>(affordable));
+      return;
+    }
+    const double size = x.integer * std::sqrt(static_cast<double>(values.nonzeros));
+    values.integer_scale = std::exp2(static_cast<float>(std::round(std::log2(kIntegers / size))));
+  }
+
+  Operator& op_;
+  std::vector<ValueSizes> sizes_;  // by tensor
+};
+
+}  // namespace
+
+void set_input_sizes(Operator& op) { SizesOfGraph{op}; }
+
+}  // namespace stretto
