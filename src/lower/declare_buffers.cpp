@@ -40,13 +40,28 @@ class Declarer {
  private:
   const Operator& op() const { return part_->rows.op; }
 
-  uint16_t add(std::string name, DType dtype, BufferRole role, int64_t rows, int64_t cols,
-               int copies = 1) {
+  // Tensors are found by their names, so what is made on the way takes names that none of them has.
+  std::string free_name(std::string name) const {
+    while (plan_.find_buffer(name) || op().find_tensor(name)) name += '_';
+    return name;
+  }
+  // Of what stages leave: with parts, the name of each part's own.
+  std::string name_of(const Tensor& made) const {
+    return prefix_.empty() ? made.name : free_name(prefix_ + made.name);
+  }
+
+  uint16_t add_named(std::string name, DType dtype, BufferRole role, int64_t rows, int64_t cols,
+                     int copies = 1) {
     STRETTO_ASSERT(rows <= INT32_MAX, "a plan this large is not legal");
-    while (plan_.find_buffer(name)) name += '_';
+    STRETTO_ASSERT(!plan_.find_buffer(name), "a buffer has its name alone");
     plan_.buffers.push_back({std::move(name), dtype, role, static_cast<int32_t>(rows),
                              static_cast<int32_t>(cols), 0, static_cast<uint8_t>(copies)});
     return static_cast<uint16_t>(plan_.buffers.size() - 1);
+  }
+
+  uint16_t add(std::string name, DType dtype, BufferRole role, int64_t rows, int64_t cols,
+               int copies = 1) {
+    return add_named(free_name(std::move(name)), dtype, role, rows, cols, copies);
   }
 
   uint16_t add_tensor(std::string name, const Tensor& tensor, Held held, BufferRole role,
@@ -58,8 +73,8 @@ class Declarer {
                          : held == Held::rows ? shards.block()
                                               : tensor.rows;
     const ColShards cols = op().shares_of(tensor.cols, tensor.unit);
-    const uint16_t buffer = add(std::move(name), tensor.dtype, role, rows,
-                                held == Held::cols ? cols.block() : tensor.cols, copies);
+    const uint16_t buffer = add_named(std::move(name), tensor.dtype, role, rows,
+                                      held == Held::cols ? cols.block() : tensor.cols, copies);
     if (held == Held::cols) set_shares(buffer, cols);
     if (held == Held::rows && !is_stack) {
       plan_.buffers[buffer].sharded_rows = static_cast<int32_t>(tensor.rows);
@@ -114,8 +129,9 @@ class Declarer {
     }
     // Its name is the output's, where that is held otherwise.
     return part_->results[id] = add_tensor(
-               prefix_ + tensor.name + (output ? "_own" : ""), tensor, segment.result_held,
-               peers_write ? BufferRole::symmetric : BufferRole::local, peers_write ? copies : 1);
+               output ? free_name(prefix_ + tensor.name + "_own") : name_of(tensor), tensor,
+               segment.result_held, peers_write ? BufferRole::symmetric : BufferRole::local,
+               peers_write ? copies : 1);
   }
 
   void declare_rows(const OperatorSegment& segment) {
@@ -160,8 +176,8 @@ class Declarer {
       const int out = whole.stage(id).out;
       product.kept.push_back(out == product.part.result
                                  ? ids.out
-                                 : add(prefix_ + whole.tensor(out).name, kept, BufferRole::local,
-                                       op.local_m(), op.local_n()));
+                                 : add_named(name_of(whole.tensor(out)), kept, BufferRole::local,
+                                             op.local_m(), op.local_n()));
       if (op.kind.weight == Held::rows) set_shares(product.kept.back(), op.shares_of(op.n));
     }
     if (const int ranges = std::max(product.splits(), product.phases()); ranges > 1) {
@@ -232,7 +248,8 @@ class Declarer {
   uint16_t add_of_partition(std::string name, DType dtype, BufferRole role, int partition,
                             int64_t cols) {
     const Partition& of = plan_.partitions[static_cast<size_t>(partition)];
-    const uint16_t buffer = add(std::move(name), dtype, role, int64_t{of.entries} * of.rows, cols);
+    const uint16_t buffer =
+        add_named(std::move(name), dtype, role, int64_t{of.entries} * of.rows, cols);
     plan_.buffers[buffer].partition = static_cast<int16_t>(partition);
     return buffer;
   }
@@ -251,8 +268,8 @@ class Declarer {
     blocks.partition = static_cast<int>(plan_.partitions.size());
     plan_.partitions.push_back({prefix + "parts", blocks.count * blocks.entries, blocks.entry_rows,
                                 blocks.count, expected_entries(blocks)});
-    blocks.choices =
-        add_of_partition(prefix + "choices", DType::i32, BufferRole::local, blocks.partition, 1);
+    blocks.choices = add_of_partition(free_name(prefix + "choices"), DType::i32, BufferRole::local,
+                                      blocks.partition, 1);
     blocks.experts_of = add(prefix + "experts", DType::i32, BufferRole::local,
                             int64_t{blocks.count} * blocks.entries, 1);
     blocks.rows =
@@ -295,8 +312,8 @@ class Declarer {
     const int partition = state_.routed_blocks[product.blocks].partition;
     const bool is_in_order = plan_.buffers[product.x.own].partition >= 0;
     if (product.schedule.permute == Permute::pass && !is_in_order) {
-      product.permuted = add_of_partition(prefix + "permuted", product_op.dtype, BufferRole::local,
-                                          partition, product_op.local_k());
+      product.permuted = add_of_partition(free_name(prefix + "permuted"), product_op.dtype,
+                                          BufferRole::local, partition, product_op.local_k());
     }
     if (product.has_sums()) {
       product.weights = gathered(part.router_weights, prefix + "weights", by_nccl, copies);
@@ -308,7 +325,7 @@ class Declarer {
       const bool is_last = out == part.result;
       const bool is_output = is_last && op().output_held(out).has_value();
       product.kept.push_back(add_of_partition(
-          prefix_ + op().tensor(out).name, is_last ? op().dtype : DType::fp32,
+          name_of(op().tensor(out)), is_last ? op().dtype : DType::fp32,
           is_output ? BufferRole::output : BufferRole::local, partition, product_op.local_n()));
     }
     product.out = product.kept.back();
@@ -320,7 +337,7 @@ class Declarer {
     const std::vector<int>& stages = product.part.stages;
     for (size_t i = 0; i + 1 < stages.size(); ++i) {
       const bool is_weighed = i + 2 == stages.size();
-      product.kept.push_back(add_of_partition(prefix_ + op().tensor(op().stage(stages[i]).out).name,
+      product.kept.push_back(add_of_partition(name_of(op().tensor(op().stage(stages[i]).out)),
                                               is_weighed ? op().dtype : DType::fp32,
                                               BufferRole::local, partition, product_op.local_n()));
     }
