@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/text.h"
+#include "schedule/plan_size.h"
 #include "schedule/row_parts.h"
 #include "stretto/error.h"
 #include "stretto/schedule.h"
@@ -208,19 +209,28 @@ std::vector<std::string> legal_part(const Operator& op, const OperatorSchedule& 
   return reasons;
 }
 
+std::vector<std::string> legal_size(const std::vector<const Operator*>& parts,
+                                    const OperatorSchedule& schedule, const Machine& machine) {
+  std::string why = why_too_many_instrs(parts, schedule, machine);
+  if (why.empty()) return {};
+  return {std::move(why)};
+}
+
 }  // namespace
 
 std::vector<std::string> legal(const Operator& op, const OperatorSchedule& schedule,
                                const Machine& machine) {
   check_products(op, schedule);
-  if (schedule.split == 1) return legal_part(op, schedule, machine);
   if (schedule.split < 1 || schedule.split > kMostParts) {
     return {fmt::format("split={}; it must be from 1 to {}", schedule.split, kMostParts)};
   }
-  if (std::string why = why_no_split(op, schedule.split); !why.empty()) return {std::move(why)};
+  if (schedule.split > 1) {
+    if (std::string why = why_no_split(op, schedule.split); !why.empty()) return {std::move(why)};
+  }
   // What is wrong with the whole is wrong with its parts.
   std::vector<std::string> reasons = legal_part(op, schedule, machine);
   if (!reasons.empty()) return reasons;
+  if (schedule.split == 1) return legal_size({&op}, schedule, machine);
   for (const Schedule& one : schedule.products) {
     if (one.rows == RowCount::fixed) continue;
     return {
@@ -228,7 +238,10 @@ std::vector<std::string> legal(const Operator& op, const OperatorSchedule& sched
                     "take rows=fixed or split=1",
                     schedule.split)};
   }
-  for (const RowPart& part : row_parts(op, schedule, machine).parts) {
+  const RowParts cut = row_parts(op, schedule, machine);
+  std::vector<const Operator*> parts;
+  for (const RowPart& part : cut.parts) {
+    parts.push_back(&part.op);
     for (const std::string& reason : legal_part(part.op, schedule, machine)) {
       const std::string of_part = fmt::format("a part of {} rows: {}", part.op.rows(), reason);
       if (std::find(reasons.begin(), reasons.end(), of_part) == reasons.end()) {
@@ -236,7 +249,7 @@ std::vector<std::string> legal(const Operator& op, const OperatorSchedule& sched
       }
     }
   }
-  return reasons;
+  return reasons.empty() ? legal_size(parts, schedule, machine) : reasons;
 }
 
 OperatorSchedule schedule_of(const Preset& preset, const Operator& op, const Machine& machine,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "schedule/legal_rules.h"
 #include "schedule/look_up_point.h"
 
 namespace stretto {
@@ -35,12 +36,52 @@ double estimate_routed(const Segment& op, const Schedule& schedule) {
 double estimate_look_ups(const Segment& op, const Schedule& schedule) {
   const RowShards shards = op.row_shards();
   const double blocks = op.ranks * pieces(shards.block(), schedule.tile_m);
-  const double tasks =
-      blocks * pieces(RowShards{op.tables, op.ranks}.block(), look_ups_at_once(op, schedule.tile_n));
+  const double tasks = blocks * pieces(RowShards{op.tables, op.ranks}.block(),
+                                       look_ups_at_once(op, schedule.tile_n));
   return op.ranks * (6 * tasks + 4.0 * op.ranks * std::max(1, schedule.comm_sms));
 }
 
+// Ranks cut their rows in as many blocks as they have lanes; a gather sends each to all ranks.
+double estimate_rows(const Operator& op, const OperatorSegment& segment, const Machine& machine) {
+  const bool is_gather = segment.is_gather();
+  const int of = is_gather ? segment.input : op.stage(segment.stages[0]).out;
+  const double blocks =
+      static_cast<double>(std::min<int64_t>(op.tensor(of).rows, std::max(1, machine.sms)));
+  return op.ranks * blocks * (is_gather ? op.ranks : static_cast<double>(segment.stages.size()));
+}
+
 }  // namespace
+
+double estimate_instrs(std::span<const Operator* const> parts,
+                       const std::vector<Schedule>& products, const Machine& machine) {
+  double sum = 0;
+  for (const Operator* const op : parts) {
+    size_t product = 0;
+    for (const OperatorSegment& segment : op->segments) {
+      sum += segment.product ? estimate_instrs(*segment.product, products[product++])
+                             : estimate_rows(*op, segment, machine);
+    }
+  }
+  return sum;
+}
+
+std::string why_too_many_instrs(std::span<const Operator* const> parts,
+                                const OperatorSchedule& schedule, const Machine& machine) {
+  const double size = estimate_instrs(parts, schedule.products, machine);
+  if (size <= kMaxPlanInstrs) return {};
+  std::vector<Schedule> largest = schedule.products;
+  for (Schedule& one : largest) one.tile_m = one.tile_n = kMaxTile;
+  const bool tiles_help = estimate_instrs(parts, largest, machine) <= kMaxPlanInstrs;
+  const std::string of_products =
+      largest.size() < 2 ? "" : fmt::format(" for {} products", largest.size());
+  const std::string of_parts =
+      parts.size() < 2 ? "" : fmt::format(" in {} parts of the rows", parts.size());
+  return fmt::format(
+      "a plan of about {:.0f} million instructions{}{}; at most {:.0f} million are served: take "
+      "{}{}, or cut the graph into several",
+      size / 1e6, of_products, of_parts, kMaxPlanInstrs / 1e6, parts.size() < 2 ? "" : "split=1, ",
+      tiles_help ? "larger tiles" : "fewer ranks or chunks");
+}
 
 double estimate_instrs(const Segment& op, const Schedule& schedule) {
   if (op.looks_up()) return estimate_look_ups(op, schedule);
