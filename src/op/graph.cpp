@@ -130,12 +130,14 @@ class Binder {
     }
     if (held == Held::experts && !each_has_one(tensor.matrices) &&
         not_shared_.insert(causes.matrices).second) {
-      int64_t more = tensor.matrices;
+      int64_t less = tensor.matrices, more = tensor.matrices;
+      while (less > 0 && !each_has_one(less)) --less;
       while (!each_has_one(more)) ++more;
       refuse(place, fmt::format("{} matrices of {} are dealt to {} ranks in blocks of {}, which "
-                                "leaves none for the last: take {}",
+                                "leaves none for the last: take {}{}",
                                 tensor.matrices, tensor.name, graph_.ranks,
-                                RowShards{tensor.matrices, graph_.ranks}.block(), more));
+                                RowShards{tensor.matrices, graph_.ranks}.block(),
+                                less > 0 ? fmt::format("{} or ", less) : "", more));
     }
   }
   // Columns, or rows of a weight. Those of a stack must divide.

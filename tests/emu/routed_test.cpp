@@ -270,7 +270,7 @@ TEST(RoutedRefusals, SayWhatWouldBeRight) {
   EXPECT_THAT(
       refused("moe-ep", 4, sizes(64, 64, 9, 2)),
       testing::HasSubstr("9 matrices of wg are dealt to 4 ranks in blocks of 3, which leaves "
-                         "none for the last: take 10"));
+                         "none for the last: take 8 or 10"));
   EXPECT_THAT(
       refused("moe-tp", 2, sizes(100, 64, 8, 2)),
       testing::HasSubstr("rows of x have 100 columns on a rank, which are no multiple of 16 "

@@ -180,7 +180,8 @@ TEST(Slices, ThatCannotBeAreRefused) {
     return Sizes{{"t", 9}, {"h", 16}, {"f", 8}, {"experts", experts}, {"k", 2}, {"slices", slices}};
   };
   EXPECT_THAT(refusal(sizes(8, 2), 5),
-              testing::HasSubstr("16 matrices of wg are dealt to 5 ranks in blocks of 4"));
+              testing::HasSubstr("16 matrices of wg are dealt to 5 ranks in blocks of 4, which "
+                                 "leaves none for the last: take 15 or 17"));
   EXPECT_THAT(refusal(sizes(kMaxDim, 8), 2), testing::HasSubstr("at most"));
   EXPECT_THAT(refusal(sizes(1, 4), 2), testing::HasSubstr("chooses"));
 }

@@ -1,5 +1,7 @@
 """All-to-alls beside products, and look-ups: kernels of torch.ops.stretto, and their fakes."""
 
+import itertools
+
 import torch
 import torch.nn.functional as F
 
@@ -94,6 +96,10 @@ def all_to_all_matmul(x, weight, bias, group_name, dim=0, out=None):
     return put(target, biased(many.unflat(y, own), bias))
 
 
+def _each_has_one(total, ranks):
+    return total > -(-total // ranks) * (ranks - 1)
+
+
 def tables_of(op, ids, tables, mode, num_tables, rank, ranks):
     """How many tables there are, and how many each rank has, but the last ones."""
     _checks.require(mode in MODES, op, f"mode is {mode!r}; it is one of {', '.join(MODES)}")
@@ -106,9 +112,11 @@ def tables_of(op, ids, tables, mode, num_tables, rank, ranks):
     _checks.require(ids.device == tables.device, op, f"ids is on {ids.device} and tables on {tables.device}")
     total = tables.shape[0] * ranks if num_tables is None else num_tables
     block = -(-total // ranks)
-    _checks.require(total > block * (ranks - 1), op,
-                    f"{total} tables are dealt to {ranks} ranks in blocks of {block}, which leaves none for the last: "
-                    f"take {block * (ranks - 1) + 1} or more")
+    if not _each_has_one(total, ranks):
+        less = next((n for n in range(total, 0, -1) if _each_has_one(n, ranks)), None)
+        more = next(n for n in itertools.count(total) if _each_has_one(n, ranks))
+        raise ValueError(f"{op}: {total} tables are dealt to {ranks} ranks in blocks of {block}, which leaves none "
+                         f"for the last: take {more if less is None else f'{less} or {more}'}")
     own = _columns.own(total, block, rank)
     _checks.require(tables.shape[0] == own, op,
                     f"tables is {_checks.shape_text(tables)}; of {total} tables rank {rank} of {ranks} has {own}")

@@ -215,7 +215,7 @@ class LookUps(Numbers):
                 ((ids, tables), {"mode": "max"}, "mode is 'max'; it is one of sum, mean"),
                 ((ids, tables), {"num_tables": 8}, r"tables is \[2, 9, 8\]; of 8 tables rank . of 3 has [32]"),
                 ((ids, tables), {"num_tables": 4}, "4 tables are dealt to 3 ranks in blocks of 2, which leaves none "
-                                                   "for the last: take 5 or more")):
+                                                   "for the last: take 3 or 5")):
             with self.assertRaisesRegex(ValueError, f"^embedding_all_to_all: .*{message}"):
                 run(3, lambda g: st.embedding_all_to_all(*given, g, **more))
 
