@@ -192,9 +192,9 @@ struct OperatorSchedule {
 // there are parts.
 std::string to_string(const OperatorSchedule& schedule);
 // Words that '/' separates, later ones over earlier ones: "TEXT" is for every product,
-// "SEGMENT:TEXT" for that one; TEXT as parse_schedule() reads it; "split=2", wherever it stands, is
-// for the operator, and presets then choose for its parts. Throws UsageError naming every bad word
-// at once.
+// "SEGMENT:TEXT", once for each, for that one; TEXT as parse_schedule() reads it; "split=2",
+// wherever it stands, is for the operator, and presets then choose for its parts. Throws UsageError
+// naming every bad word at once.
 OperatorSchedule parse_schedules(std::string_view text, const Operator& op, const Machine& machine,
                                  std::span<const std::string_view> words = {});
 // All reasons why these cannot serve the operator, each with its segment where there are several.

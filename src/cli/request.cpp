@@ -34,11 +34,14 @@ std::vector<std::string> operator_names() {
 // A graph of the user's own: a file that is called NAME.graph. Null: it is none.
 std::shared_ptr<const GraphText> read_graph(const std::string& path) {
   constexpr size_t kMostBytes = size_t{1} << 20;
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return nullptr;
   constexpr std::string_view kEnding = ".graph";
   if (!std::string_view(path).ends_with(kEnding)) return nullptr;
-  return parse_graph(read_file(path, kMostBytes), path);
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    throw UsageError(fmt::format(
+        "there is no graph file {}; docs/graph-format.md says how to write one", quote(path, 200)));
+  }
+  return parse_graph(read_regular_file(path, kMostBytes), path);
 }
 
 bool is_file(const std::string& path) {

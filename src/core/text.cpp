@@ -77,6 +77,7 @@ std::string meant(std::string_view word, std::span<const std::string_view> known
 
 std::string unknown_word(std::string_view what, std::string_view word,
                          std::span<const std::string_view> known) {
+  if (known.empty()) return fmt::format("unknown {} {}; there is none", what, quote(word));
   return fmt::format("unknown {} {}{}; known: {}", what, quote(word), meant(word, known),
                      fmt::join(known.begin(), known.end(), ", "));
 }

@@ -45,7 +45,7 @@ class GraphParser {
     line_number_ = std::max(1, line_number_);
     at_ = 0;
     if (reasons_.empty()) check_whole();
-    if (!reasons_.empty()) throw UsageError(join(reasons_, "\n"));
+    if (!reasons_.empty()) throw UsageError(join(reasons_, "; "));
     graph_->canonical = print(*graph_);
     return graph_;
   }
@@ -389,6 +389,10 @@ std::shared_ptr<const GraphText> parse_graph(std::string_view text, std::string_
   if (text.size() > kMostBytes) {
     throw UsageError(fmt::format("{}: a graph has at most {} bytes of text, found {}", file_name,
                                  kMostBytes, text.size()));
+  }
+  if (text.starts_with("\xef\xbb\xbf")) {
+    throw UsageError(fmt::format(
+        "{}:1:1: the text begins with a byte order mark: save it as UTF-8 without one", file_name));
   }
   return GraphParser(text, file_name).parse();
 }

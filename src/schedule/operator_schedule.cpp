@@ -120,6 +120,7 @@ OperatorSchedule parse_schedules(std::string_view text, const Operator& op, cons
   std::vector<std::string_view> names;
   for (const OperatorSegment* product : products) names.push_back(product->name);
   std::vector<std::optional<Schedule>> found(products.size());
+  std::vector<bool> named(products.size(), false);
   for (const std::string_view whole : split(text, '/')) {
     std::string_view part = without_blanks(whole);
     if (part.starts_with(kSplit)) continue;
@@ -134,6 +135,11 @@ OperatorSchedule parse_schedules(std::string_view text, const Operator& op, cons
         continue;
       }
       first = static_cast<size_t>(at - names.begin());
+      if (named[first]) {
+        reasons.push_back(fmt::format("{} is given twice", name));
+        continue;
+      }
+      named[first] = true;
       last = first + 1;
       prefix = fmt::format("{}: ", name);
       part = without_blanks(part.substr(colon + 1));

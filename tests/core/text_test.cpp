@@ -37,6 +37,7 @@ TEST(UnknownWord, SuggestsTheNearestAndListsAll) {
             "unknown preset 'xyzzy'; known: sequential, tiles, waves");
   const std::string_view targets[] = {"emu", "cuda"};
   EXPECT_EQ(unknown_word("target", "gpu", targets), "unknown target 'gpu'; known: emu, cuda");
+  EXPECT_EQ(unknown_word("tensor", "x", {}), "unknown tensor 'x'; there is none");
 }
 
 TEST(PlaceOfByte, CountsLinesAndColumnsFromOne) {

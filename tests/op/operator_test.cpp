@@ -89,6 +89,14 @@ TEST(Graphs, AreRefusedWithAllReasonsAndTheirPlaces) {
                     HasSubstr("my.graph:4:5: unknown kind of stage 'gemmm' (did you mean 'gemm'?)"),
                     HasSubstr("my.graph:5:12: tensor y is made by this very stage"),
                     HasSubstr("my.graph:6:8: unknown tensor 'q'")));
+  EXPECT_EQ(
+      refused_graph("graph g m\nb = silu a\nc = gelu d e\n"),
+      "my.graph:2:10: unknown tensor 'a'; there is none; a tensor is made in a line above its "
+      "use; my.graph:3:10: unknown tensor 'd'; known: b; a tensor is made in a line above its "
+      "use; my.graph:3:12: unknown tensor 'e'; known: b; a tensor is made in a line above its "
+      "use; my.graph:3:10: gelu takes 1 tensor, found 2");
+  EXPECT_EQ(refused_graph("\xef\xbb\xbfgraph g m\n"),
+            "my.graph:1:1: the text begins with a byte order mark: save it as UTF-8 without one");
   EXPECT_THAT(refused_graph(""), HasSubstr("expected a graph, found nothing"));
   EXPECT_THAT(refused_graph("input a [m, m] rows\n"), HasSubstr("to begin with: graph NAME SIZE"));
   EXPECT_THAT(refused_graph("graph g m\ninput a [m, m] rows\noutput a rows\n"),

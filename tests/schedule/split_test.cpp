@@ -58,6 +58,11 @@ TEST(Split, IsRefusedWithWhatWouldBeRight) {
   EXPECT_EQ(refusal("split=2/split=3/tiles", mlp(64)), "split is given twice");
 }
 
+TEST(Split, StandsBesideSegmentsOfWhichEachIsGivenOnce) {
+  EXPECT_EQ(refusal("tiles/down:tiles/down:slices", mlp(64)), "down is given twice");
+  EXPECT_EQ(refusal("split=2/down:tiles/up:slices/up:waves", mlp(64)), "up is given twice");
+}
+
 TEST(Split, ServesNoFewerRowsThanThePlanHas) {
   OperatorSchedule schedule = parse_schedules("split=2/slices", gemm_rs(), machine_of());
   schedule.products[0].rows = RowCount::bucket;
