@@ -179,6 +179,10 @@ std::vector<std::string> legal_part(const Operator& op, const OperatorSchedule& 
                                     const Machine& machine) {
   const std::vector<const OperatorSegment*> products = products_of(op);
   std::vector<std::string> reasons;
+  if (products.empty() && op.ranks > machine.ranks()) {
+    reasons.push_back(fmt::format("{} ranks on {}, which has {}: take fewer or a larger machine",
+                                  op.ranks, machine.name, machine.ranks()));
+  }
   for (size_t i = 0; i < products.size(); ++i) {
     const std::string prefix =
         op.only_product() != nullptr ? "" : fmt::format("{}: ", products[i]->name);

@@ -61,6 +61,8 @@ TEST(PlanSize, CountsStagesThatNoProductTakes) {
     return legal(op, {}, machine_of(ranks / 8));
   };
   EXPECT_THAT(of_ranks(8), IsEmpty());
+  EXPECT_THAT(legal(make_graph(graph, {{"m", 64}, {"h", 8}}, 9, DType::bf16), {}, machine_of()),
+              ElementsAre("9 ranks on test8, which has 8: take fewer or a larger machine"));
   EXPECT_THAT(of_ranks(64),
               ElementsAre("a plan of about 35 million instructions; at most 20 million are served: "
                           "take fewer ranks or chunks, or cut the graph into several"));
