@@ -1,5 +1,6 @@
-// Random points of every shipped operator through every stage: sizes that nothing divides, few
-// rows, and for each product a schedule of its own. What is legal is proved, and right.
+// Random points of every shipped operator, and of graphs that nobody ships, through every stage:
+// sizes that nothing divides, few rows, and for each product a schedule of its own. What is legal
+// is proved, and right.
 //
 // For a long walk over other points: test_space --gtest_shuffle --gtest_repeat=1000
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include <optional>
 
 #include "op/graph_text.h"
+#include "space/random_graph.h"
 #include "space/random_point.h"
 #include "stretto/check.h"
 #include "stretto/emulate.h"
@@ -22,7 +24,7 @@ namespace {
 
 using Random = std::mt19937_64;
 
-constexpr int kOperators = 200, kSchedules = 4;
+constexpr int kOperators = 200, kOwnGraphs = 600, kSchedules = 4;
 
 int between(Random& random, int least, int most) {
   return std::uniform_int_distribution<int>(least, most)(random);
@@ -117,34 +119,68 @@ void expect_served(const Operator& op, const OperatorSchedule& schedule, const M
   EXPECT_TRUE(std::isfinite(simulation.total_us) && simulation.total_us > 0);
 }
 
+// How many schedules of the operator are legal, of a few random ones; all of those are served.
+int serve(Random& random, const Operator& op) {
+  int served = 0;
+  const Machine machine = random_machine(random, op.ranks);
+  for (int tries = 0; tries < kSchedules; ++tries) {
+    const auto schedule = random_schedule(random, op, machine);
+    if (!schedule || !legal(op, *schedule, machine).empty()) continue;
+    // One part's movers run beside another's collectives, and legal() asks for room product by
+    // product: on machines of so few SMs it is the checker that refuses.
+    if (schedule->split > 1 && machine.sms <= 2 + machine.nccl_sms) continue;
+    SCOPED_TRACE(fmt::format("{}\n{}\n{}\n{} nodes of {} ranks with {} SMs, {} of them NCCL's",
+                             print(*op.text), to_string(op), to_string(*schedule), machine.nodes,
+                             machine.ranks_per_node, machine.sms, machine.nccl_sms));
+    try {
+      expect_served(op, *schedule, machine, random());
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+    if (testing::Test::HasFailure()) return served;
+    ++served;
+  }
+  return served;
+}
+
 TEST(Graphs, AreServedAtRandomPoints) {
   const auto shuffle_seed = static_cast<uint64_t>(testing::UnitTest::GetInstance()->random_seed());
   Random random(shuffle_seed + 2'000'000);
   int served = 0;
-  for (int i = 0; i < kOperators; ++i) {
+  for (int i = 0; i < kOperators && !HasFailure(); ++i) {
     const std::optional<Operator> op = random_operator(random);
-    if (!op) continue;
-    const Machine machine = random_machine(random, op->ranks);
-    for (int tries = 0; tries < kSchedules; ++tries) {
-      const auto schedule = random_schedule(random, *op, machine);
-      if (!schedule || !legal(*op, *schedule, machine).empty()) continue;
-      // One part's movers run beside another's collectives, and legal() asks for room product by
-      // product: on machines of so few SMs it is the checker that refuses.
-      if (schedule->split > 1 && machine.sms <= 2 + machine.nccl_sms) continue;
-      SCOPED_TRACE(fmt::format("{}\n{}\n{} nodes of {} ranks with {} SMs, {} of them NCCL's",
-                               to_string(*op), to_string(*schedule), machine.nodes,
-                               machine.ranks_per_node, machine.sms, machine.nccl_sms));
-      try {
-        expect_served(*op, *schedule, machine, random());
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << error.what();
-      }
-      if (HasFailure()) return;
-      ++served;
-    }
+    if (op) served += serve(random, *op);
   }
   RecordProperty("served", served);
   EXPECT_GT(served, kOperators / 4);
+}
+
+std::optional<Operator> random_own_graph(Random& random) {
+  const int ranks = between(random, 1, 5);
+  const int64_t h = 8 * shared(random, ranks, 4), f = 8 * shared(random, ranks, 4);
+  const Sizes sizes = {
+      {"m", one_in(random, 3) ? between(random, 1, ranks) : between(random, 1, 50)},
+      {"h", h},
+      {"f", f}};
+  constexpr DType kTypes[] = {DType::bf16, DType::fp16, DType::fp32};
+  try {
+    return make_graph(parse_graph(random_graph_text(random)), sizes, ranks,
+                      kTypes[random() % std::size(kTypes)]);
+  } catch (const UsageError&) {
+    return std::nullopt;
+  }
+}
+
+TEST(Graphs, OfOnesOwnAreServedAtRandomPoints) {
+  const auto shuffle_seed = static_cast<uint64_t>(testing::UnitTest::GetInstance()->random_seed());
+  Random random(shuffle_seed + 4'000'000);
+  int served = 0;
+  for (int i = 0; i < kOwnGraphs && !HasFailure(); ++i) {
+    const std::optional<Operator> op = random_own_graph(random);
+    if (op) served += serve(random, *op);
+  }
+  RecordProperty("served", served);
+  EXPECT_GT(served, kOwnGraphs / 4);
 }
 
 }  // namespace

@@ -1,0 +1,13 @@
+// Random graphs that nobody ships: products, activations, norms and sums behind one another, held
+// in ways that mostly have an edge from one to the next.
+#pragma once
+
+#include <random>
+#include <string>
+
+namespace stretto {
+
+// Of sizes m, h and f.
+std::string random_graph_text(std::mt19937_64& random);
+
+}  // namespace stretto
