@@ -43,8 +43,13 @@ const Graph kGraphs[] = {
     {"a2a-gemm", {{"m", 17}, {"n", 32}, {"k", 32}}},
     {"layer", {{"m", 13}, {"h", 16}, {"f", 32}, {"heads", 4}, {"kv-heads", 2}, {"head-dim", 4}}},
     {"embedding-a2a", {{"bags", 17}, {"tables", 4}, {"rows", 7}, {"dim", 8}, {"pool", 3}}},
+    {"mlp-ar", {{"m", 17}, {"h", 16}, {"f", 32}}},
+    {"mlp-gelu", {{"m", 17}, {"h", 16}, {"f", 32}}},
+    {"moe-tp", {{"t", 9}, {"h", 16}, {"f", 16}, {"experts", 3}, {"k", 2}}},
+    {"moe-ep", {{"t", 9}, {"h", 16}, {"f", 16}, {"experts", 4}, {"k", 2}}},
 };
-constexpr const char* kGraphPresets[] = {"sequential", "decomposed", "tiles", "slices"};
+constexpr const char* kGraphPresets[] = {"sequential", "decomposed", "tiles",      "slices",
+                                         "waves",      "library",    "low-latency"};
 
 // Products that share nothing but the plan.
 constexpr const char* kMixed[] = {
