@@ -54,9 +54,12 @@ RoutedKind kind_of_task(Opcode op) {
       return RoutedKind::slice_ids;
     case Opcode::slice_weights:
       return RoutedKind::slice_weights;
-    default:
+    case Opcode::reduce:
       return RoutedKind::reduce;
+    default:
+      break;
   }
+  STRETTO_ASSERT(false, "no kind of task that the kernel of rows has");
 }
 
 // Of the regions of a task, the one that its rows are moved from.
@@ -189,8 +192,11 @@ class RoutedTaskBuilder {
         routed_.top_k = static_cast<uint32_t>(writes_[0].cols());
         routed_.own_experts = static_cast<uint32_t>(instr_.count(0));
         break;
-      default:
+      case Opcode::reduce:
         routed_.vectors = moves_vectors(reads_) && moves_vectors(writes_);
+        break;
+      default:
+        STRETTO_ASSERT(false, "a kind of task that nothing here describes");
     }
   }
 
