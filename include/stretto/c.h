@@ -144,6 +144,9 @@ typedef struct stretto_context_request {
    * that needs more is refused. Both 0: each operation has its own. */
   uint64_t workspace_bytes;
   int32_t workspace_grows;
+  /* SMs of every GPU that no run holds, for others' kernels that wait for other ranks, such as
+   * NCCL's of another group, while runs are under way: half of them at the most. */
+  int32_t free_sms;
 } stretto_context_request;
 
 /* Collective over the ranks of the job. */

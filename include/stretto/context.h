@@ -70,6 +70,9 @@ struct ContextOptions {
   // needs (docs/serving.md).
   size_t workspace_bytes = 0;
   bool workspace_grows = false;
+  // SMs of every GPU that no run holds, for kernels of others that wait for other ranks while runs
+  // are under way, such as NCCL's of another group (docs/serving.md): half of them at the most.
+  int free_sms = 0;
 };
 
 class Context {

@@ -59,7 +59,7 @@ EXCHANGE = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_size_t)
 class CContextRequest(Sized):
     _fields_ = [("size", c_size_t), ("timeout_s", c_double), ("rank", c_int32), ("ranks", c_int32),
                 ("gpu", c_int32), ("exchange", EXCHANGE), ("user", c_void_p), ("workspace_bytes", c_uint64),
-                ("workspace_grows", c_int32)]
+                ("workspace_grows", c_int32), ("free_sms", c_int32)]
 
 
 # Name -> (result, arguments). Functions of result "status" return an error's class.
@@ -222,12 +222,22 @@ def whole(value, name):
     return number
 
 
-def num_bytes(value, name):
-    """A whole number of bytes for a `uint64_t`."""
+def count_of(value, name, what):
+    """A whole number of something, from 0 on."""
     number = whole(value, name)
     if number < 0:
-        raise ValueError(f"{name} is {number}; bytes from 0 on were expected")
+        raise ValueError(f"{name} is {number}; {what} from 0 on were expected")
     return number
+
+
+def num_bytes(value, name):
+    """For a `uint64_t`."""
+    return count_of(value, name, "bytes")
+
+
+def num_sms(value, name):
+    """For an `int32_t`; the library knows how many there are."""
+    return min(count_of(value, name, "SMs"), 2**31 - 1)
 
 
 def seconds(value, name):

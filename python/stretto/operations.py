@@ -7,7 +7,7 @@ from ctypes import byref, c_char_p, c_int32, c_int64, c_uint64, c_void_p, pointe
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ._library import (EXCHANGE, CCallTensor, CContextRequest, COperationRequest, CTensorInfo,
-                       budget, dtype_text, library, num_bytes, seconds, serves, text, whole)
+                       budget, dtype_text, library, num_bytes, num_sms, seconds, serves, text, whole)
 from .operators import Operator, TensorInfo, c_operator, info_of, sizes_text
 from .tensors import BYTES, SharedTensor, on_gpu, rows_address
 
@@ -61,6 +61,8 @@ class Context:
                one workspace of so many bytes of every GPU for what lies between ranks of all operations, which takes
                more where a plan needs more and workspace_grows is true, else such a plan is refused. 0 and False:
                each operation has its own. The same on all ranks
+    free_sms   SMs of every GPU that no run holds, for others' kernels that wait for other ranks while runs are under
+               way, such as NCCL's of another group; half of them at the most. The same on all ranks
 
     With PyTorch's process groups:
 
@@ -76,7 +78,7 @@ class Context:
     def __init__(self, timeout_s: float = 10.0, *, rank: Optional[int] = None,
                  ranks: Optional[int] = None, gpu: Optional[int] = None,
                  exchange: Optional[Callable[[bytes], List[bytes]]] = None,
-                 workspace_bytes: int = 0, workspace_grows: bool = False):
+                 workspace_bytes: int = 0, workspace_grows: bool = False, free_sms: int = 0):
         given = {"rank": rank, "ranks": ranks, "gpu": gpu}
         if ranks is None and (exchange or any(value is not None for value in given.values())):
             raise ValueError("ranks is missing: rank, gpu and exchange go with it")
@@ -88,7 +90,8 @@ class Context:
         function = exchange_of(exchange, numbers["ranks"], failures) if exchange else EXCHANGE()
         request = CContextRequest(seconds(timeout_s, "timeout_s"), numbers["rank"],
                                   numbers["ranks"], numbers["gpu"], function, None,
-                                  num_bytes(workspace_bytes, "workspace_bytes"), bool(workspace_grows))
+                                  num_bytes(workspace_bytes, "workspace_bytes"), bool(workspace_grows),
+                                  num_sms(free_sms, "free_sms"))
         self._handle = c_void_p()
         self._operations = []
         try:

@@ -43,6 +43,12 @@ class Inside(unittest.TestCase):
             operation = stretto.Operation(context, "gemm-rs", m=256, n=512, k=1024, schedule="tiles", rows="fixed")
             self.assertEqual(operation.workspace_bytes, context.workspace_bytes)  # one rank has nobody to share with
 
+    def test_sms_that_there_are_can_be_left_to_others(self):
+        with stretto.Context(rank=0, ranks=1, gpu=0, free_sms=66):
+            pass
+        with self.assertRaisesRegex(ValueError, "free_sms=67: of the 132 SMs of NVIDIA H200 0 to 66 can be left"):
+            stretto.Context(rank=0, ranks=1, gpu=0, free_sms=67)
+
     def use_in_fork(self, operation):
         tensors = {"a": Tensor(256, 1024), "b": Tensor(512, 1024, address=2 << 20),
                    "out": Tensor(256, 512, address=4 << 20)}

@@ -52,6 +52,13 @@ class Contexts(OnAFakeGpu):
         with self.assertRaisesRegex(ValueError, "the context is closed"):
             context.workspace_bytes
 
+    def test_sms_are_left_to_others(self):
+        self.assertEqual(self.library.opened.free_sms, 0)
+        stretto.Context(free_sms=8)
+        self.assertEqual(self.library.opened.free_sms, 8)
+        with self.assertRaisesRegex(ValueError, "free_sms is -1; SMs from 0 on were expected"):
+            stretto.Context(free_sms=-1)
+
     def exchange(self, gather, num_bytes=4):
         """What the library's call of the function returns, and leaves."""
         stretto.Context(rank=1, ranks=2, gpu=3, exchange=gather)

@@ -50,7 +50,8 @@ JobRank job_of(const stretto_context_request& given) {
 Context open_context(const stretto_context_request& given) {
   const ContextOptions options = {.timeout_s = given.timeout_s,
                                   .workspace_bytes = given.workspace_bytes,
-                                  .workspace_grows = given.workspace_grows != 0};
+                                  .workspace_grows = given.workspace_grows != 0,
+                                  .free_sms = given.free_sms};
   if (given.ranks != 0) return Context(job_of(given), options);
   const auto job = fabric::job_from();
   if (!job) {

@@ -65,12 +65,14 @@ void Region::release() {
   allocation_.reset();
 }
 
-Fabric::Fabric(std::unique_ptr<HostGroup> group, const std::vector<int>& gpus, Source source)
+Fabric::Fabric(std::unique_ptr<HostGroup> group, const std::vector<int>& gpus, Source source,
+               int free_sms)
     : group_(std::move(group)), source_(source) {
   const int per_process = static_cast<int>(gpus.size());
-  group_->require_same("the set-up",
-                       fmt::format("{} GPUs a process, {} memory", per_process, name_of(source)));
-  group_->together("opening the GPUs", [&] { open_devices(gpus); });
+  group_->require_same(
+      "the set-up", fmt::format("{} GPUs a process, {} memory{}", per_process, name_of(source),
+                                free_sms == 0 ? "" : fmt::format(", {} SMs left free", free_sms)));
+  group_->together("opening the GPUs", [&] { open_devices(gpus, free_sms); });
   require_memory_of_sharers();
   local_ = {group_->rank() * per_process, group_->size() * per_process, devices_};
   require_equal_gpus();
@@ -101,7 +103,7 @@ Fabric::~Fabric() {
   }
 }
 
-void Fabric::open_devices(const std::vector<int>& gpus) {
+void Fabric::open_devices(const std::vector<int>& gpus, int free_sms) {
   cuda::driver();
   STRETTO_ASSERT(!gpus.empty(), "a process has a rank");
   const int needed = *std::max_element(gpus.begin(), gpus.end()) + 1;
@@ -122,7 +124,7 @@ void Fabric::open_devices(const std::vector<int>& gpus) {
   // wait for another process's end, though late.
   if (group_->size() > 1) most = std::max<std::ptrdiff_t>(most, cuda::ranks_a_gpu());
   for (const int gpu : gpus) {
-    devices_.push_back(std::make_unique<cuda::Device>(gpu, static_cast<int>(most)));
+    devices_.push_back(std::make_unique<cuda::Device>(gpu, static_cast<int>(most), free_sms));
   }
 }
 
@@ -199,11 +201,11 @@ Communicators& Fabric::communicators(int max_blocks) {
   return *found;
 }
 
-std::unique_ptr<Fabric> in_process(int ranks, Source source) {
+std::unique_ptr<Fabric> in_process(int ranks, Source source, int free_sms) {
   std::vector<int> gpus(static_cast<size_t>(ranks));
   const int each = cuda::ranks_a_gpu();
   for (int rank = 0; rank < ranks; ++rank) gpus[static_cast<size_t>(rank)] = rank / each;
-  return std::make_unique<Fabric>(solo_group(), gpus, source);
+  return std::make_unique<Fabric>(solo_group(), gpus, source, free_sms);
 }
 
 }  // namespace stretto::fabric

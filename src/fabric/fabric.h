@@ -55,8 +55,10 @@ class Fabric {
   // Collective. This process's ranks run on the GPUs `gpus`; every process has as many. Throws
   // SystemError: no GPU, too few, mixed, shared, out of reach of each other. Where the environment
   // has ranks share GPUs (STRETTO_RANKS_A_GPU) those of one process have peer memory, those of
-  // several processes exported memory, else UsageError.
-  Fabric(std::unique_ptr<HostGroup> group, const std::vector<int>& gpus, Source source);
+  // several processes exported memory, else UsageError. `free_sms`: of every GPU, for others'
+  // kernels.
+  Fabric(std::unique_ptr<HostGroup> group, const std::vector<int>& gpus, Source source,
+         int free_sms = 0);
   ~Fabric();
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
@@ -84,7 +86,7 @@ class Fabric {
   Communicators& communicators(int max_blocks = 0);
 
  private:
-  void open_devices(const std::vector<int>& gpus);
+  void open_devices(const std::vector<int>& gpus, int free_sms);
   void require_memory_of_sharers() const;
   void require_equal_gpus();
 
@@ -98,6 +100,6 @@ class Fabric {
 };
 
 // All ranks in this process: rank r is on GPU r, or so many share one (gpu/shared_gpus.h).
-std::unique_ptr<Fabric> in_process(int ranks, Source source = Source::peer);
+std::unique_ptr<Fabric> in_process(int ranks, Source source = Source::peer, int free_sms = 0);
 
 }  // namespace stretto::fabric

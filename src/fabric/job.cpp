@@ -226,7 +226,7 @@ std::optional<Source> chosen_source() {
 }
 
 std::unique_ptr<Fabric> fabric_of(std::unique_ptr<HostGroup> group, int gpu,
-                                  std::optional<Source> source) {
+                                  std::optional<Source> source, int free_sms) {
   if (!source) {
     source = Source::windows;
     const std::string mine = cuda::ranks_a_gpu() > 1 ? "ranks share GPUs" : why_no_windows();
@@ -234,34 +234,35 @@ std::unique_ptr<Fabric> fabric_of(std::unique_ptr<HostGroup> group, int gpu,
       if (!reason.empty()) source = Source::exported;
     }
   }
-  return std::make_unique<Fabric>(std::move(group), std::vector<int>{gpu}, *source);
+  return std::make_unique<Fabric>(std::move(group), std::vector<int>{gpu}, *source, free_sms);
 }
 
 }  // namespace
 
-std::unique_ptr<Fabric> join(const Job& job, std::optional<Source> source) {
+std::unique_ptr<Fabric> join(const Job& job, std::optional<Source> source, int free_sms) {
   require_own_gpus(job);
-  return fabric_of(meet(job), gpu_of(job), source);
+  return fabric_of(meet(job), gpu_of(job), source, free_sms);
 }
 
-std::unique_ptr<Fabric> join(const MetRank& job, double run_timeout_s) {
+std::unique_ptr<Fabric> join(const MetRank& job, double run_timeout_s, int free_sms) {
   const std::optional<Source> source = chosen_source();
   std::unique_ptr<HostGroup> group = meet(job, run_timeout_s);
-  if (job.ranks > 1) return fabric_of(std::move(group), job.gpu, source);
+  if (job.ranks > 1) return fabric_of(std::move(group), job.gpu, source, free_sms);
   return std::make_unique<Fabric>(std::move(group), std::vector<int>{job.gpu},
-                                  source.value_or(Source::peer));
+                                  source.value_or(Source::peer), free_sms);
 }
 
-std::unique_ptr<Fabric> open_fabric(int ranks, std::optional<Source> source, double run_timeout_s) {
+std::unique_ptr<Fabric> open_fabric(int ranks, std::optional<Source> source, double run_timeout_s,
+                                    int free_sms) {
   if (!source) source = chosen_source();
   auto job = job_from();
-  if (!job) return in_process(ranks, source.value_or(Source::peer));
+  if (!job) return in_process(ranks, source.value_or(Source::peer), free_sms);
   if (job->size != ranks) {
     throw UsageError(fmt::format("{} ranks were asked for, but {} started {} processes", ranks,
                                  job->started_by, job->size));
   }
   job->allow_waits_of(run_timeout_s);
-  return join(*job, source);
+  return join(*job, source, free_sms);
 }
 
 }  // namespace stretto::fabric

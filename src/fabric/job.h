@@ -43,8 +43,9 @@ std::unique_ptr<HostGroup> meet(const Job& job);
 int gpu_of(const Job& job);
 
 // This process's rank of the job, on its GPU. Without a source: NCCL windows where every process
-// has them, exported memory elsewhere.
-std::unique_ptr<Fabric> join(const Job& job, std::optional<Source> source = std::nullopt);
+// has them, exported memory elsewhere. `free_sms` here and below as of Fabric.
+std::unique_ptr<Fabric> join(const Job& job, std::optional<Source> source = std::nullopt,
+                             int free_sms = 0);
 
 // A rank of a job that has met by other means than a launcher's environment.
 struct MetRank {
@@ -55,12 +56,12 @@ struct MetRank {
 // Meets through it once. Throws UsageError where ranks disagree on who they are, or are not all on
 // this machine.
 std::unique_ptr<HostGroup> meet(const MetRank& job, double run_timeout_s);
-std::unique_ptr<Fabric> join(const MetRank& job, double run_timeout_s);
+std::unique_ptr<Fabric> join(const MetRank& job, double run_timeout_s, int free_sms = 0);
 
 // What a program of `ranks` ranks, whose waits take at most `run_timeout_s`, runs on: its rank of
 // the job that a launcher started, or all ranks in this process. Throws UsageError when the job has
 // another number of ranks.
 std::unique_ptr<Fabric> open_fabric(int ranks, std::optional<Source> source = std::nullopt,
-                                    double run_timeout_s = 0);
+                                    double run_timeout_s = 0, int free_sms = 0);
 
 }  // namespace stretto::fabric

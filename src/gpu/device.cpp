@@ -31,7 +31,8 @@ std::string gpu_name() {
   return name_of(id);
 }
 
-Device::Device(int index, int ranks) : index_(index), ranks_(ranks) {
+Device::Device(int index, int ranks, int free_sms)
+    : index_(index), ranks_(ranks), free_sms_(free_sms) {
   driver();
   if (index < 0 || index >= num_devices()) {
     throw SystemError(fmt::format("no GPU {}: this machine has {}", index, num_devices()));
@@ -43,7 +44,13 @@ Device::Device(int index, int ranks) : index_(index), ranks_(ranks) {
     check(driver().device_attribute(&value, which, id_), "query a GPU");
     return value;
   };
-  num_sms_ = sms_a_rank(attribute(kAttributeSmCount), ranks);
+  const int all = attribute(kAttributeSmCount);
+  if (free_sms < 0 || free_sms > all / 2) {
+    throw UsageError(
+        fmt::format("free_sms={}: of the {} SMs of {} 0 to {} can be left to other kernels",
+                    free_sms, all, name_, all / 2));
+  }
+  num_sms_ = sms_a_rank(all - free_sms, ranks);
   max_shared_bytes_ = attribute(kAttributeSharedBytesPerBlock);
   major_ = attribute(kAttributeComputeMajor);
   minor_ = attribute(kAttributeComputeMinor);

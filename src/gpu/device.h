@@ -24,8 +24,9 @@ class Stream;
 
 class Device {
  public:
-  // As one of so many ranks sees it (shared_gpus.h). Throws SystemError when there is no such GPU.
-  explicit Device(int index, int ranks = 1);
+  // As one of so many ranks sees it (shared_gpus.h), who together leave `free_sms` SMs to others'
+  // kernels. Throws SystemError when there is no such GPU, UsageError where it has too few SMs.
+  explicit Device(int index, int ranks = 1, int free_sms = 0);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -37,8 +38,10 @@ class Device {
   DeviceId id() const { return id_; }
   std::string uuid() const { return uuid_of(id_); }
   const std::string& name() const { return name_; }
-  // That the rank may keep busy: all, or its share.
+  // That the rank may keep busy: all, or its share, of those that are not left free.
   int num_sms() const { return num_sms_; }
+  // That are left to kernels which wait for others, too: no kernel of a rank may hold them.
+  int free_sms() const { return free_sms_; }
   // How many ranks share this GPU.
   int ranks() const { return ranks_; }
   // That a block of a kernel can have.
@@ -47,12 +50,13 @@ class Device {
   size_t free_bytes() const;
   // "sm_90a", "sm_89": what kernels for this GPU are compiled for.
   std::string arch() const;
-  // Whether kernels may begin while those ahead of them end (Kernel::launch).
-  bool can_overlap() const { return major_ >= 9; }
+  // Whether kernels may begin while those ahead of them end (Kernel::launch): on SMs that are free
+  // then, so that none may be left free.
+  bool can_overlap() const { return major_ >= 9 && free_sms_ == 0; }
   ContextHandle context() const { return context_; }
 
  private:
-  int index_, ranks_;
+  int index_, ranks_, free_sms_;
   DeviceId id_ = 0;
   ContextHandle context_ = nullptr;
   std::shared_ptr<const Stream> copies_;  // kept for host_copies.h

@@ -40,10 +40,14 @@ void check_waiting_grid(int blocks, int threads, const GridLimits& limits) {
                     blocks, limits.max_blocks, blocks));
   }
   if (blocks > limits.resident_blocks) {
-    const std::string why =
-        limits.shares_gpu ? fmt::format("a rank that shares its GPU has {} SMs, so at most as many",
-                                        limits.resident_blocks)
-                          : fmt::format("the GPU holds {} of this kernel", limits.resident_blocks);
+    std::string why = fmt::format("the GPU holds {} of this kernel", limits.resident_blocks);
+    if (limits.shares_gpu) {
+      why = fmt::format("a rank that shares its GPU has {} SMs, so at most as many",
+                        limits.resident_blocks);
+    } else if (limits.free_sms > 0) {
+      why = fmt::format("with {} SMs left free a rank has {}, so at most as many", limits.free_sms,
+                        limits.resident_blocks);
+    }
     throw UsageError(
         fmt::format("{} blocks of {} threads wait for each other and cannot all run at once: {}",
                     blocks, threads, why));
@@ -51,7 +55,8 @@ void check_waiting_grid(int blocks, int threads, const GridLimits& limits) {
 }
 
 int LangKernel::resident_blocks(int threads) const {
-  if (shares_gpu_) return num_sms_;
+  // Several blocks of an SM might as well stand on as many, and on those that are left free.
+  if (shares_gpu_ || free_sms_ > 0) return num_sms_;
   std::atomic<int>& resident = resident_[static_cast<size_t>(threads / 32)];
   int blocks = resident.load(std::memory_order_relaxed);
   if (blocks == 0) {

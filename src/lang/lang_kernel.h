@@ -28,6 +28,7 @@ struct GridLimits {
   int max_blocks;       // what the group has memory for (GpuWorld)
   int resident_blocks;  // that the rank's GPU, or its share, holds at once
   bool shares_gpu;
+  int free_sms = 0;  // of the GPU, which no block may stand on
 };
 
 // Throws UsageError: blocks are not whole warps or too large.
@@ -46,6 +47,7 @@ class LangKernel {
         max_threads_(max_threads),
         num_sms_(device.num_sms()),
         shares_gpu_(device.ranks() > 1),
+        free_sms_(device.free_sms()),
         overlap_(device.can_overlap() && device.ranks() == 1) {}
 
   // Grids and arguments of the project's kernels are checked first: UsageError says what is wrong.
@@ -57,7 +59,7 @@ class LangKernel {
     check_block(threads, max_threads_);
     if constexpr (kBlocksWait<Args>) {
       check_waiting_grid(blocks, threads,
-                         {world.max_blocks, resident_blocks(threads), shares_gpu_});
+                         {world.max_blocks, resident_blocks(threads), shares_gpu_, free_sms_});
     }
     const device::LaunchParameters<Args> parameters{world, args};
     kernel_.launch(stream, blocks, threads, 1, &parameters, overlap_);
@@ -66,7 +68,8 @@ class LangKernel {
   void launch_parameters(const Stream& stream, int blocks, int threads, int max_blocks,
                          const void* parameters) const {
     check_block(threads, max_threads_);
-    check_waiting_grid(blocks, threads, {max_blocks, resident_blocks(threads), shares_gpu_});
+    check_waiting_grid(blocks, threads,
+                       {max_blocks, resident_blocks(threads), shares_gpu_, free_sms_});
     kernel_.launch(stream, blocks, threads, 1, parameters, overlap_);
   }
   const Kernel& kernel() const { return kernel_; }
@@ -78,6 +81,7 @@ class LangKernel {
   Kernel kernel_;
   int max_threads_, num_sms_;
   bool shares_gpu_;
+  int free_sms_;
   bool overlap_;
   mutable std::array<std::atomic<int>, 33> resident_{};  // by warps of a block; 0: not asked yet
 };

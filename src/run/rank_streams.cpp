@@ -36,7 +36,8 @@ RankStreams::RankStreams(const Setup& setup)
   add_ends_of_run();
   if (counts_.empty()) shown_at_ = reinterpret_cast<cuda::DevicePtr>(counts_.add(1));
   overlaps_ = ops_.size() == 1 && ops_[0].kind == StreamOp::gemm && streams_.size() == 1 &&
-              !gemms_.empty() && !advance_ && !alternates_ && setup.device.ranks() == 1;
+              !gemms_.empty() && !advance_ && !alternates_ && setup.device.ranks() == 1 &&
+              setup.device.can_overlap();
   if (takes_graphs()) {
     call_graphs_ = std::make_unique<CallGraphs>(kMostGraphs, *setup.call_graphs);
   }

@@ -179,7 +179,8 @@ class RankStreams {
   size_t matmul_at_call(const MatrixProduct& product, const cuda::LibraryMatmul::Places& places);
   void add_products();
   void require_clusters() const;
-  int sms_beside_movers() const;  // that a product may have, 0: all
+  int sms_for_library() const;    // that a product may have, 0: all
+  int sms_beside_movers() const;  // the same
   MatrixProduct product_of(const cuda::Matrix& a, const cuda::Matrix& b, const cuda::Matrix& c,
                            int sms, int algorithm);
   void add_marks(std::vector<uint32_t>& lanes, std::vector<std::vector<uint32_t>>& positions);
@@ -227,9 +228,9 @@ class RankStreams {
   cuda::MatmulLibrary* library_ = nullptr;    // where it multiplies
   std::vector<SharedMatmul> matmuls_;
   std::vector<std::vector<std::vector<MatrixProduct>>> products_;  // [kernel of a library's][set]
-  ExpertLaunches experts_;  // by the same number; of each kernel either
-  cuda::DeviceMemory workspace_, spare_rows_;                      // of the library's products
-  std::vector<cuda::DeviceMemory> former_workspaces_;              // runs may still use them
+  ExpertLaunches experts_;                             // by the same number; of each kernel either
+  cuda::DeviceMemory workspace_, spare_rows_;          // of the library's products
+  std::vector<cuda::DeviceMemory> former_workspaces_;  // runs may still use them
   std::optional<WholeProduct> whole_product_;  // where memory may say the rows of the result
   std::vector<cuda::DeviceMoverTable> moves_;
   std::vector<KernelMarks> marks_;  // without their words, of gemms_ and then moves_

@@ -58,14 +58,17 @@ void RankStreams::add_kernels() {
 }
 
 // Blocks of a cluster stand on SMs of one part of the GPU, so a GPU may hold fewer pairs than its
-// SMs are; and all of a kernel's must be there at once, since they wait for each other.
+// SMs are; and all of a kernel's must be there at once, since they wait for each other. What others
+// run on an SM that is left to them may take a pair's place.
 void RankStreams::require_clusters() const {
   const int ranks = setup_.device.ranks();
   for (size_t i = 0; i < gemms_.size(); ++i) {
     const device::GemmConfig& config = gemm_kernels_[i]->config();
     const device::GemmLayout layout = device::layout_of(config);
     if (layout.cluster == 1) continue;
-    const int held = gemm_kernels_[i]->kernel().resident_clusters(layout.threads, layout.cluster);
+    const int held =
+        std::max(0, gemm_kernels_[i]->kernel().resident_clusters(layout.threads, layout.cluster) -
+                        setup_.device.free_sms());
     int blocks = gemms_[i].num_blocks();
     if (setup_.program.joins()) {
       const auto movers = static_cast<uint32_t>(moves_[0].num_blocks());
@@ -75,9 +78,12 @@ void RankStreams::require_clusters() const {
     if (needed * ranks <= held) continue;
     const int sms = held / ranks * layout.cluster;
     throw UsageError(fmt::format(
-        "a rank of the plan has {} clusters of {} blocks, this GPU holds {} at once{}: lower it "
+        "a rank of the plan has {} clusters of {} blocks, this GPU holds {} at once{}{}: lower it "
         "{}with cluster=1",
         needed, layout.cluster, held, ranks > 1 ? fmt::format(", of {} ranks", ranks) : "",
+        setup_.device.free_sms() > 0
+            ? fmt::format(" with {} SMs left free", setup_.device.free_sms())
+            : "",
         sms > 0 ? fmt::format("for a machine with sms={}, or ", sms) : ""));
   }
 }

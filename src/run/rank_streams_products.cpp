@@ -11,7 +11,12 @@ using cuda::LibraryMatmul;
 using cuda::Stream;
 
 // A library's blocks for which movers leave no SM would run after all the others, in the time of
-// two products. Movers stay until their last task has ended.
+// two products. Movers stay until their last task has ended. Of SMs that are left free to others it
+// takes none where it can: its blocks end by themselves, but others would wait for them.
+int RankStreams::sms_for_library() const {
+  return setup_.device.free_sms() > 0 ? setup_.device.num_sms() : 0;
+}
+
 int RankStreams::sms_beside_movers() const {
   const cuda::RankProgram& program = setup_.program;
   for (const cuda::StepStream& stream : program.streams) {
@@ -19,7 +24,7 @@ int RankStreams::sms_beside_movers() const {
     const auto blocks = static_cast<int>(program.moves[stream.steps.front().index].size());
     return std::max(1, setup_.device.num_sms() - blocks);
   }
-  return 0;
+  return sms_for_library();
 }
 
 void RankStreams::add_products() {
@@ -35,7 +40,7 @@ void RankStreams::add_products() {
     const std::vector<cuda::BlockPart>& kernel = setup_.program.gemms[k];
     // All that a gather's last kernel reads has come; of a reduction's last movers wait to send it.
     const bool is_alone = k + 1 == setup_.program.gemms.size() && !setup_.plan.op.ends_with_terms();
-    const int sms = is_alone ? 0 : sms_beside_movers();
+    const int sms = is_alone ? sms_for_library() : sms_beside_movers();
     auto& by_set = products_.emplace_back(static_cast<size_t>(sets_));
     const cuda::GemmNeeds& needs = setup_.program.needs[k];
     experts_.add(cuda::is_by_experts(needs)

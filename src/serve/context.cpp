@@ -119,14 +119,15 @@ void require_sizes(int ranks, double timeout_s) {
 
 Context::Context(int ranks, const ContextOptions& options) {
   require_sizes(ranks, options.timeout_s);
-  state_ =
-      std::make_unique<State>(fabric::open_fabric(ranks, std::nullopt, options.timeout_s), options);
+  state_ = std::make_unique<State>(
+      fabric::open_fabric(ranks, std::nullopt, options.timeout_s, options.free_sms), options);
 }
 
 Context::Context(const JobRank& job, const ContextOptions& options) {
   require_sizes(job.ranks, options.timeout_s);
-  state_ = std::make_unique<State>(
-      fabric::join({job.rank, job.ranks, job.gpu, job.exchange}, options.timeout_s), options);
+  state_ = std::make_unique<State>(fabric::join({job.rank, job.ranks, job.gpu, job.exchange},
+                                                options.timeout_s, options.free_sms),
+                                   options);
 }
 
 // What a fork has of it is the first process's.

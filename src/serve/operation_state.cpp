@@ -181,6 +181,10 @@ AutoSchedules Operation::State::schedule_for(const Operator& planned, RowsFrom f
   } else {
     found = auto_schedules(planned, machine, context.tuning);
   }
+  // What others run on SMs left to them may stand between the two SMs of a cluster.
+  if (context.fabric->device(context.fabric->first_rank()).free_sms() > 0) {
+    for (Schedule& product : found.schedule.products) product.cluster = 1;
+  }
   const int sharing = context.fabric->ranks_a_gpu();
   if (is_fixed() && (only == nullptr || sharing > 1)) {
     const Plan plan = lower(planned, found.schedule, machine);

@@ -6,8 +6,10 @@
 //   STUB_DRIVER=13000        what the driver says that it is
 //   STUB_ELAPSED_MS=0.5      between any two events; 0 when unset
 //   STUB_CAPTURES=1          a stream that waits for the default one is being captured
-//   STUB_LAUNCHES=FILE       a line for each launch, "kernel blocks"
+//   STUB_RESIDENT=1          an SM holds a block of any kernel, and two SMs a cluster; else nothing
+//   STUB_LAUNCHES=FILE       a line for each launch, "kernel blocks stream"
 //   STUB_EXPIRES=1           the first wait of a GEMM kernel ends by its deadline
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -175,9 +177,27 @@ Result cuStreamGetCaptureInfo_v2(StreamHandle stream, int* status, uint64_t*, Gr
   return is_legacy && !variable("STUB_CAPTURES").empty() ? kCaptureImplicit : kSuccess;
 }
 
+// Streams are known by numbers, which those that stand for the default one do not have.
+Result cuStreamCreateWithPriority(StreamHandle* stream, unsigned, int) {
+  static std::atomic<uintptr_t> last = 256;
+  *stream = reinterpret_cast<StreamHandle>(++last);
+  return stub_answer("cuStreamCreateWithPriority");
+}
+
 Result cuModuleGetFunction(FunctionHandle* function, ModuleHandle, const char* name) {
   *function = function_of(name);
   return stub_answer("cuModuleGetFunction");
+}
+
+Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, FunctionHandle, int, size_t) {
+  if (!variable("STUB_RESIDENT").empty()) *blocks = 1;
+  return stub_answer("cuOccupancyMaxActiveBlocksPerMultiprocessor");
+}
+
+Result cuOccupancyMaxActiveClusters(int* clusters, FunctionHandle, const LaunchConfig*) {
+  const size_t device = reinterpret_cast<uintptr_t>(current) - 1;
+  if (!variable("STUB_RESIDENT").empty()) *clusters = gpus()[device].sms / 2;
+  return stub_answer("cuOccupancyMaxActiveClusters");
 }
 
 Result cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle function, void** arguments,
@@ -189,7 +209,8 @@ Result cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle function, voi
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
     std::ofstream(file, std::ios::app)
-        << reinterpret_cast<const char*>(function) << ' ' << config->grid_x << '\n';
+        << reinterpret_cast<const char*>(function) << ' ' << config->grid_x << ' '
+        << reinterpret_cast<uintptr_t>(config->stream) << '\n';
   }
   return stub_answer("cuLaunchKernelEx");
 }

@@ -211,7 +211,8 @@ class Engine:
         try:
             context = stretto.Context(group.options.timeout_s, rank=group.rank, ranks=group.ranks, gpu=gpu,
                                       exchange=exchange, workspace_bytes=group.options.workspace_bytes,
-                                      workspace_grows=group.options.workspace_grows)
+                                      workspace_grows=group.options.workspace_grows,
+                                      free_sms=group.options.free_sms)
             group.meeting.agree("context", {})  # so that all have heard what is forgotten
         except BaseException:
             group.meeting.begin()

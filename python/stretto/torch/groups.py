@@ -12,7 +12,7 @@ from torch.distributed import distributed_c10d as c10d
 
 import stretto
 
-from .._library import budget, num_bytes
+from .._library import budget, num_bytes, num_sms
 from ._meeting import Meeting
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -27,6 +27,7 @@ class Options:
     measure_ms: Optional[float] = None
     workspace_bytes: int = 0
     workspace_grows: bool = True
+    free_sms: int = 0
 
 
 class Group:
@@ -87,12 +88,13 @@ class Group:
 
 
 def options_of(timeout_s: float, schedule: str, fallback: bool, compare: bool,
-               measure_ms: Optional[float] = None, workspace_bytes: int = 0, workspace_grows: bool = True) -> Options:
+               measure_ms: Optional[float] = None, workspace_bytes: int = 0, workspace_grows: bool = True,
+               free_sms: int = 0) -> Options:
     """Raises ValueError. Whether a schedule can serve an operator is seen at its call; whether it is one, here."""
     if not isinstance(timeout_s, (int, float)) or not 0 < timeout_s <= 3600:
         raise ValueError(f"timeout_s is {timeout_s!r}; seconds above 0, at most 3600, were expected")
     budget(measure_ms)  # raises what is wrong with it
-    size = num_bytes(workspace_bytes, "workspace_bytes")
+    size, free = num_bytes(workspace_bytes, "workspace_bytes"), num_sms(free_sms, "free_sms")
     if not isinstance(schedule, str):
         raise ValueError(f"schedule is {schedule!r}; a text as 'auto' or 'tiles' was expected")
     if schedule not in ("auto", "tiles"):
@@ -102,7 +104,8 @@ def options_of(timeout_s: float, schedule: str, fallback: bool, compare: bool,
             # It may be one for other operators.
             if not f"{error}".startswith(("this schedule cannot serve", "unknown segment")):
                 raise
-    return Options(float(timeout_s), schedule, bool(fallback), bool(compare), measure_ms, size, bool(workspace_grows))
+    return Options(float(timeout_s), schedule, bool(fallback), bool(compare), measure_ms, size, bool(workspace_grows),
+                   free)
 
 
 GroupLike = Any  # None, a name, a Group, a ProcessGroup or a DeviceMesh of one dimension
@@ -139,7 +142,7 @@ def group_name(group: GroupLike = None) -> str:
 
 def init(group: GroupLike = None, *, timeout_s: float = DEFAULT_TIMEOUT_S, schedule: str = "auto",
          fallback: bool = True, compare: bool = False, measure_ms: Optional[float] = None,
-         workspace_bytes: int = 0, workspace_grows: bool = True) -> Group:
+         workspace_bytes: int = 0, workspace_grows: bool = True, free_sms: int = 0) -> Group:
     """Makes a group known, with options. Collective over the group.
 
     group      a ProcessGroup, a DeviceMesh of one dimension, a name; None: the whole world
@@ -153,11 +156,13 @@ def init(group: GroupLike = None, *, timeout_s: float = DEFAULT_TIMEOUT_S, sched
     workspace_bytes, workspace_grows
                on GPUs, as Context has them: one workspace for all calls, of so many bytes at first, that takes more
                where a call needs more. False: what needs more is PyTorch's; with 0 each operation has its own
+    free_sms   on GPUs, as Context has it: SMs that calls leave to NCCL's kernels of other groups that run beside them
 
     Groups that are never given to init() are made with these defaults at their first call. Raises
     ValueError, and RuntimeError that names the ranks which do not come.
     """
-    options = options_of(timeout_s, schedule, fallback, compare, measure_ms, workspace_bytes, workspace_grows)
+    options = options_of(timeout_s, schedule, fallback, compare, measure_ms, workspace_bytes, workspace_grows,
+                         free_sms)
     name = group_name(group)
     with _lock:
         known = _known(name)

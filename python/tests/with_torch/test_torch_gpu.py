@@ -99,6 +99,11 @@ class Calls(unittest.TestCase):
             self.assertEqual((made.workspace_bytes, made.workspace_grows), given)
             self.assertEqual(engine.workspace_bytes, held)
 
+    def test_calls_leave_sms_to_others(self):
+        for given in (0, 16):
+            self.engine(free_sms=given).run(self.call(), "bf16", {})
+            self.assertEqual(self.contexts[-1].free_sms, given)
+
     def test_what_the_workspace_has_no_room_for_is_not_served(self):
         engine = self.engine(workspace_bytes=64, workspace_grows=False)
         with mock.patch.object(Operation, "refusal", "a plan needs 128 bytes between ranks"):
