@@ -226,6 +226,9 @@ STRETTO_C_API int stretto_operation_finish(stretto_operation* operation);
  * no run; where nothing went wrong it reads a few words of the host's memory. The next run fails
  * with it. */
 STRETTO_C_API int stretto_operation_error(const stretto_operation* operation, const char** what);
+/* Of tensors that runs have copied, in bytes: results that other ranks write, which lie in memory
+ * of the operation's own, and others that it cannot take where they lie. */
+STRETTO_C_API int stretto_operation_copied(const stretto_operation* operation, uint64_t* num_bytes);
 /* How many ids of all runs that have ended were no expert's and not -1. They count as -1: nothing
  * is chosen there. Of look-ups how many were no row of their table, in this rank's tables; of
  * operators that choose nothing 0. */

@@ -102,6 +102,7 @@ FUNCTIONS = {
                                           c_void_p]),
     "stretto_operation_finish": (STATUS, [c_void_p]),
     "stretto_operation_error": (STATUS, [c_void_p, POINTER(c_char_p)]),
+    "stretto_operation_copied": (STATUS, [c_void_p, POINTER(c_uint64)]),
     "stretto_operation_bad_ids": (STATUS, [c_void_p, POINTER(c_uint64)]),
 }
 

@@ -349,6 +349,14 @@ class Operation:
         library().operation_error(self._open(), byref(what))
         return what.value.decode()
 
+    def copied_bytes(self) -> int:
+        """Of tensors that runs have copied: results that other ranks write, which lie in memory of the operation's own
+        (shared_results spares that), and others that it cannot take where they lie.
+        """
+        count = c_uint64()
+        library().operation_copied(self._open(), byref(count))
+        return count.value
+
     def bad_ids(self) -> int:
         """How many ids of all runs that have ended were no expert's and not -1: nothing is chosen there. Of look-ups
         how many were no row of their table, in this rank's tables.

@@ -103,6 +103,9 @@ class Library:
     def _operation_workspace(self, _, num_bytes):
         num_bytes._obj.value = 1 << 20
 
+    def _operation_copied(self, _, num_bytes):
+        num_bytes._obj.value = 1 << 40
+
     def _context_allocate_shared(self, _, num_bytes, address):
         address._obj.value = 0x7000
 

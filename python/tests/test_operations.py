@@ -230,6 +230,7 @@ class Operations(OnAFakeGpu):
         self.assertEqual(operation.schedule(64), "tiles of 64")
         self.assertEqual(operation.runs_per_graph(), 2)
         self.assertEqual(operation.error(), "rank 1 did not come")
+        self.assertEqual(operation.copied_bytes(), 1 << 40)
         with self.assertRaisesRegex(ValueError, "whole number"):
             operation.prepare("64")
 

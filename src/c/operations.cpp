@@ -229,6 +229,12 @@ int stretto_operation_finish(stretto_operation* operation) {
   return guarded([&] { require(operation, "operation").operation.finish(); });
 }
 
+int stretto_operation_copied(const stretto_operation* operation, uint64_t* num_bytes) {
+  return guarded([&] {
+    require(num_bytes, "num_bytes") = require(operation, "operation").operation.copied_bytes();
+  });
+}
+
 int stretto_operation_bad_ids(const stretto_operation* operation, uint64_t* count) {
   return guarded(
       [&] { require(count, "count") = require(operation, "operation").operation.bad_ids(); });

@@ -114,6 +114,9 @@ TEST(COperationsInTheStub, TakeGraphs) {
     EXPECT_THAT(stretto_last_error(), HasSubstr("known: tokens, first, second, scale, normed"));
   }
   EXPECT_EQ(stretto_operation_finish(operation), STRETTO_GOOD) << stretto_last_error();
+  uint64_t copied = 1;
+  EXPECT_EQ(stretto_operation_copied(operation, &copied), STRETTO_GOOD);
+  EXPECT_EQ(copied, 0U);  // no other rank writes a result
   EXPECT_EQ(stretto_operation_close(operation), STRETTO_GOOD);
   EXPECT_EQ(stretto_context_close(context), STRETTO_GOOD);
 }

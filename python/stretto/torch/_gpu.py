@@ -16,6 +16,7 @@ import stretto
 from . import _records, _rooms
 from ._calls import TYPES
 from ._refusals import NotServed
+from .report import count_copy
 
 SERVED = "sm_90"
 ALIGNMENT = 16  # bytes, of every tensor's begin
@@ -62,9 +63,8 @@ class Engine:
     def _enqueue(self, operation, call, targets):
         # Who calls a graph may name its sizes in any order.
         rows = operation.max_rows if operation.rows == "fixed" else call.rows
-        made = {name: _room(targets.get(name), shape, call.type_of(name), call.device)
-                for name, shape in call.outputs.items()}
-        given = {name: _aligned(tensor.detach()) for name, tensor in call.inputs.items()}
+        made = {name: _room(call, name, targets.get(name)) for name in call.outputs}
+        given = {name: _aligned(call, name, tensor.detach()) for name, tensor in call.inputs.items()}
         operation.run({**given, **made}, num_rows=rows, stream=torch.cuda.current_stream(call.device))
         self._told = Told(call.op, operation, rows, {name: one.data_ptr() for name, one in given.items()},
                           tuple(made))
@@ -248,11 +248,21 @@ def _require_capturable(operation, rows):
         raise NotServed(f"a CUDA graph holds a multiple of {runs} runs of its plan")
 
 
-def _aligned(tensor):
-    return tensor if tensor.data_ptr() % ALIGNMENT == 0 else tensor.clone()
+def _is_aligned(call, name, tensor):
+    """Whether it can be taken where it lies; who has it copied is counted."""
+    if tensor.data_ptr() % ALIGNMENT == 0:
+        return True
+    count_copy(call.op, name, tensor.numel() * tensor.element_size())
+    return False
 
 
-def _room(target, shape, dtype, device):
-    if target is not None and target.data_ptr() % ALIGNMENT == 0:
+def _aligned(call, name, tensor):
+    return tensor if _is_aligned(call, name, tensor) else tensor.clone()
+
+
+def _room(call, name, target):
+    """Where an output is written: the caller's, or one that is copied there."""
+    shape = call.outputs[name]
+    if target is not None and _is_aligned(call, name, target):
         return target.view(shape)
-    return torch.empty(shape, dtype=dtype, device=device)
+    return torch.empty(shape, dtype=call.type_of(name), device=call.device)

@@ -276,6 +276,7 @@ class Calls(unittest.TestCase):
 
     def test_tensors_are_aligned_and_targets_written(self):
         engine = self.engine()
+        st.reset_report()
         a = torch.arange(33, dtype=torch.bfloat16)[1:].view(4, 8)
         call = _calls.matmul_reduce(a, torch.zeros(16, 8, dtype=torch.bfloat16), 1)
         out = torch.empty(4, 16, dtype=torch.bfloat16)
@@ -284,8 +285,14 @@ class Calls(unittest.TestCase):
         self.assertEqual(given["a"].data_ptr() % 16, 0)
         self.assertTrue(torch.equal(given["a"], a))
         self.assertEqual(made["out"].data_ptr(), out.data_ptr())
+        self.assertEqual(st.report().copies, {("matmul_all_reduce", "a"): (1, 64)})
         crooked = torch.empty(65, dtype=torch.bfloat16)[1:].view(4, 16)
         self.assertNotEqual(engine.run(call, "bf16", {"out": crooked})["out"].data_ptr(), crooked.data_ptr())
+        self.assertEqual(st.report().copies, {("matmul_all_reduce", "a"): (2, 128), ("matmul_all_reduce", "out"): (1, 128)})
+        self.assertIn("2 x matmul_all_reduce: copied a, which began at no multiple of 16 bytes: 128 bytes in all",
+                      str(st.report()))
+        st.reset_report()
+        self.assertFalse(st.report().copies)
 
     def test_ranks_compare_the_first_call_of_a_kind_or_every_one(self):
         for compare in (False, True):
