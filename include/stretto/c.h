@@ -206,9 +206,10 @@ STRETTO_C_API int stretto_operation_runs_per_graph(const stretto_operation* oper
                                                    int32_t* runs);
 
 /* Enqueues one run on a stream (cudaStream_t, CUstream; NULL: the default stream) and returns. All
- * of this rank's tensors are among the `count`, in GPU memory, at multiples of 16 bytes and with
- * rows at such; rows of those that are moved as one piece have no gaps (else BAD_USAGE says so). 0
- * rows do nothing. The stream may be under capture. All ranks make the same runs in the same order.
+ * of this rank's tensors are among the `count`, in memory of its GPU or managed memory, at
+ * multiples of 16 bytes and with rows at such; rows of those that are moved as one piece have no
+ * gaps, and outputs lie on no other tensor (else BAD_USAGE says so). 0 rows do nothing. The stream
+ * may be under capture. All ranks make the same runs in the same order.
  */
 STRETTO_C_API int stretto_operation_run(stretto_operation* operation, int64_t rows,
                                         const stretto_call_tensor* tensors, size_t count,

@@ -5,10 +5,10 @@
 //   down.run(rank, stream, rows, {{"a", a}, {"b", b}, {"out", out}});  // any 1 <= rows <= 4096
 //
 // An operator is a graph (operator.h), and a call gives all its inputs and outputs by their names
-// (call.h), wherever they lie: one operation serves all layers of a model. A tensor begins at a
-// multiple of 16 bytes, and so do its rows; what the schedule only multiplies may have gaps between
-// rows. Where other ranks write a result, or read an input, the operation has memory of its own
-// for it and the call copies (copied_bytes()).
+// (call.h), wherever they lie on the rank's GPU: one operation serves all layers of a model. A
+// tensor begins at a multiple of 16 bytes, and so do its rows; what the schedule only multiplies
+// may have gaps between rows. Outputs lie on no other tensor. Where other ranks write a result, or
+// read an input, the operation has memory of its own for it and the call copies (copied_bytes()).
 //
 // The row count may change with every call (docs/serving.md). A call enqueues kernels and returns:
 // it does not wait for the GPU, allocates nothing and can be captured in a CUDA graph, except the

@@ -294,8 +294,8 @@ class Operation:
 
         tensors   every input and every output by the graph's name, on this rank's GPU: PyTorch's, or what has
                   __cuda_array_interface__ or speaks DLPack. They begin at multiples of 16 bytes, and so do rows, which
-                  may lie apart where nothing moves them as one piece; ValueError says where. Runs read and write
-                  them later: keep them until these are done
+                  may lie apart where nothing moves them as one piece; outputs lie on no other tensor. ValueError says
+                  where. Runs read and write them later: keep them until these are done
         num_rows  of the operator in this run; None: those of the tensors that have all of them, else max_rows. 0 do
                   nothing
         stream    a stream of torch's, a number (cudaStream_t), or None: torch's current stream, the default stream

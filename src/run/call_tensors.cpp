@@ -102,6 +102,12 @@ std::vector<cuda::CallPlace> CallTensors::places(int rank, int64_t rows,
   return places;
 }
 
+uint64_t CallTensors::row_bytes(size_t tensor, int rank) const {
+  const Tensor& of = tensors_[tensor];
+  return static_cast<uint64_t>(plan_.buffers[of.buffer].cols_on(rank)) *
+         static_cast<uint64_t>(num_bytes(of.dtype));
+}
+
 uint64_t CallTensors::sum_of_shared(int rank, cuda::CallPlaces places, uint64_t before) const {
   uint64_t sum = before;
   for (size_t i = 0; i < tensors_.size(); ++i) {

@@ -47,6 +47,9 @@ class CallTensors {
   std::vector<cuda::CallPlace> places(int rank, int64_t rows, std::span<const CallTensor> given,
                                       bool rows_in_memory = false) const;
 
+  // Of a row of a tensor, on a rank.
+  uint64_t row_bytes(size_t tensor, int rank) const;
+
   // Tells what places of shared tensors a rank's calls gave, alike on all ranks: the sum of those
   // before, and this call.
   uint64_t sum_of_shared(int rank, cuda::CallPlaces places, uint64_t before) const;

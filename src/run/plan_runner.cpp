@@ -215,7 +215,7 @@ void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const CallRows& ro
 }
 
 std::vector<cuda::CallPlace> PlanRunner::places_of(int rank, const CallRows& rows,
-                                                   std::span<const CallTensor> tensors) const {
+                                                   std::span<const CallTensor> tensors) {
   if (!has_met_) {
     throw SystemError(
         "the last finish() did not meet all ranks, and says why: call it again, on all of them, "
@@ -231,7 +231,10 @@ std::vector<cuda::CallPlace> PlanRunner::places_of(int rank, const CallRows& row
     if (rows.at != 0 && !why_not_in_memory_.empty()) throw UsageError(why_not_in_memory_);
   }
   if (!calls_) return {};
-  return calls_->places(rank, rows.rows != 0 ? rows.rows : plan_.op.rows(), tensors, rows.at != 0);
+  auto places =
+      calls_->places(rank, rows.rows != 0 ? rows.rows : plan_.op.rows(), tensors, rows.at != 0);
+  of(rank).known.require_good(*calls_, fabric_.device(rank), rank, places, rows.at);
+  return places;
 }
 
 void PlanRunner::enqueue_at(int rank, cuda::StreamHandle stream, const CallRows& rows,

@@ -15,6 +15,7 @@
 #include "fabric/run_state.h"
 #include "gpu/compiler.h"
 #include "run/call_tensors.h"
+#include "run/known_calls.h"
 #include "run/plan_memory.h"
 #include "run/rank_streams.h"
 #include "run/run_end.h"
@@ -84,7 +85,7 @@ class PlanRunner {
   // The two halves of it: what may be refused, and what is enqueued, by a caller that is beside
   // captures: new addresses allocate, and graphs are made.
   std::vector<cuda::CallPlace> places_of(int rank, const CallRows& rows,
-                                         std::span<const CallTensor> tensors) const;
+                                         std::span<const CallTensor> tensors);
   void enqueue_at(int rank, cuda::StreamHandle stream, const CallRows& rows,
                   cuda::CallPlaces places);
   // Bytes of tensors that were copied, since other ranks reach the plan's own in their place.
@@ -128,6 +129,7 @@ class PlanRunner {
     std::unique_ptr<RankStreams> streams;
     cuda::StreamHandle used = nullptr;  // by the last run since finish(), else `main`
     uint64_t given = 0;                 // grows of every run's places of shared results
+    KnownCalls known;
   };
   const Rank& of(int rank) const {
     return ranks_[static_cast<size_t>(rank - fabric_.first_rank())];

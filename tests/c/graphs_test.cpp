@@ -103,7 +103,7 @@ TEST(COperationsInTheStub, TakeGraphs) {
     for (int32_t index = 4; index >= 0; --index) {
       tensors.push_back({sizeof(stretto_call_tensor),
                          by_name ? names[static_cast<size_t>(index)].c_str() : nullptr, index, 0,
-                         4096 * static_cast<uint64_t>(index + 1), 0});
+                         uint64_t{1} << (20 + index), 0});
     }
     EXPECT_EQ(stretto_operation_run(operation, 70, tensors.data(), 5, nullptr), STRETTO_GOOD)
         << stretto_last_error();

@@ -169,7 +169,8 @@ TEST_F(RankOfPlans, HasATensorThatDoesNotFit) {
   const cuda::DeviceMemory memory(512 * 512 * 2 + 16);
   PlanRunner runner(plan, *fabric_, shared_compiler(), {.tensors_at_calls = true});
   const auto run = [&](GpuAddress a) {
-    const CallTensor tensors[] = {{"a", a}, {"b", memory.address()}, {"out", memory.address()}};
+    const CallTensor tensors[] = {
+        {"a", a}, {"b", memory.address()}, {"out", memory.address() + 512 * 256 * 2}};
     runner.enqueue(rank, runner.stream(rank).handle(), {}, tensors);
   };
   if (rank == 1) EXPECT_THROW(run(memory.address() + 8), UsageError);

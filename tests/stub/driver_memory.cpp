@@ -1,6 +1,8 @@
 // The memory of the stub's GPUs, which is the host's: copies and fills are made at once.
 //   STUB_MEMORY=1000000      bytes that all of them have; each says that it has its part
 //   STUB_NO_PEERS=1          none reaches another's
+//   STUB_KNOWS_MEMORY=1      what they have not allocated is the host's; else it is the current
+//   GPU's
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,6 +21,7 @@ namespace {
 struct Memory {
   std::mutex mutex;
   std::map<DevicePtr, size_t> sizes;
+  std::map<DevicePtr, int> owners;
   std::map<int, size_t> file_sizes;  // of what this process has made
   size_t used = 0;
 };
@@ -27,25 +30,53 @@ Memory& memory() {
   return instance;
 }
 
+constexpr size_t kApart = 4096;  // what lies behind an allocation is none
+
 void* host(DevicePtr address) { return reinterpret_cast<void*>(address); }
 
 }  // namespace
 
 extern "C" {
 
-Result cuDeviceGetCount(int* count);  // driver.cpp's
+// driver.cpp's
+Result cuDeviceGetCount(int* count);
+Result cuCtxGetCurrent(ContextHandle* context);
+
+namespace {
+int current_gpu() {
+  ContextHandle context = nullptr;
+  cuCtxGetCurrent(&context);
+  return static_cast<int>(reinterpret_cast<uintptr_t>(context)) - 1;
+}
+}  // namespace
 
 Result cuMemAlloc_v2(DevicePtr* address, size_t num_bytes) {
   const std::string most = variable("STUB_MEMORY");
   Memory& all = memory();
   const std::lock_guard lock(all.mutex);
   if (!most.empty() && all.used + num_bytes > std::stoull(most)) return kOutOfMemory;
-  void* mapped = mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE,
+  void* mapped = mmap(nullptr, num_bytes + kApart, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) return kOutOfMemory;
   *address = reinterpret_cast<DevicePtr>(mapped);
   all.sizes[*address] = num_bytes;
+  all.owners[*address] = current_gpu();
   all.used += num_bytes;
+  return kSuccess;
+}
+
+Result cuPointerGetAttributes(unsigned count, int* which, void** answers, DevicePtr at) {
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  auto found = all.sizes.upper_bound(at);
+  const bool is_own = found != all.sizes.begin() && (--found)->first + found->second > at;
+  const bool is_known = is_own || variable("STUB_KNOWS_MEMORY").empty();
+  for (unsigned i = 0; i < count; ++i) {
+    int answer = 0;
+    if (which[i] == kPointerMemoryKind) answer = is_known ? kMemoryDevice : 0;
+    if (which[i] == kPointerDevice) answer = is_own ? all.owners[found->first] : current_gpu();
+    *static_cast<int*>(answers[i]) = answer;
+  }
   return kSuccess;
 }
 
@@ -54,8 +85,9 @@ Result cuMemFree_v2(DevicePtr address) {
   const std::lock_guard lock(all.mutex);
   const auto found = all.sizes.find(address);
   if (found == all.sizes.end()) return kInvalidValue;
-  munmap(host(address), found->second);
+  munmap(host(address), found->second + kApart);
   all.used -= found->second;
+  all.owners.erase(address);
   all.sizes.erase(found);
   return kSuccess;
 }
