@@ -173,15 +173,15 @@ class SegmentCutter {
   void join(int g, int u, int id) {
     OperatorSegment& left = segment(std::min(g, u));
     OperatorSegment& right = segment(std::max(g, u));
-    const Stage& stage = op_.stage(id);
-    left.weights = {op_.stage(op_.tensor(stage.in[0]).stage).in[1],
-                    op_.stage(op_.tensor(stage.in[1]).stage).in[1]};
     left.stages.push_back(right.stages[0]);
     std::sort(left.stages.begin(), left.stages.end());
+    // Each product by its own weight, whichever of them is the gate.
+    left.weights.clear();
+    for (const int product : left.stages) left.weights.push_back(op_.stage(product).in[1]);
     left.product->weights = 2;
     right = {};
     append(std::min(g, u), id);
-    for (const int in : stage.in) segment_of(in) = std::min(g, u);
+    for (const int in : op_.stage(id).in) segment_of(in) = std::min(g, u);
   }
 
   void refuse(const std::string& reason) { reasons_.push_back(reason); }

@@ -69,6 +69,14 @@ constexpr OwnGraph kGraphs[] = {
      "y = gemm n w\n"
      "output y rows\n"
      "output c whole\n"},
+    {"AGateThatIsMadeBehindWhatItGates",
+     "input x [m, h] rows\n"
+     "input v [f, h] rows\n"
+     "input u [f, h] rows\n"
+     "a = gemm x v\n"
+     "b = gemm x u\n"
+     "c = swiglu b a\n"
+     "output c cols\n"},
     {"ANormOfAllRowsAddedToOwnOnes",
      "input x [m, h] whole\n"
      "input g [1, h] whole\n"
@@ -174,6 +182,26 @@ TEST(OwnGraphsOfExperts, TakeWhatAProductMakes) {
   for (const std::string_view preset : {"sequential", "tiles", "slices"}) {
     EXPECT_EQ(legal(op, schedule_of(find_preset(preset), op, machine), machine).size(), 0u);
     for (const int split : {1, 2}) expect_right(op, find_preset(preset), machine, split);
+  }
+}
+
+TEST(OwnGraphsOfExperts, HaveGatesBehindWhatTheyGate) {
+  const auto graph = parse_graph(
+      "graph gated-by-the-second m h f e k\n"
+      "input x [m, h] rows\n"
+      "input ids [m, k] rows i32\n"
+      "input wu [e, f, h] rows\n"
+      "input wg [e, f, h] rows\n"
+      "u = grouped x wu ids\n"
+      "g = grouped x wg ids\n"
+      "a = swiglu g u\n"
+      "output a cols\n");
+  const Machine machine = default_machine(2);
+  const Operator op =
+      make_graph(graph, {{"m", 37}, {"h", 72}, {"f", 32}, {"e", 4}, {"k", 2}}, 2, DType::bf16);
+  for (const std::string_view preset : {"sequential", "library", "tiles"}) {
+    EXPECT_EQ(legal(op, schedule_of(find_preset(preset), op, machine), machine).size(), 0u);
+    expect_right(op, find_preset(preset), machine);
   }
 }
 
