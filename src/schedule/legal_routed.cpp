@@ -1,5 +1,6 @@
 // Which schedules serve products whose rows choose matrices.
 #include "schedule/legal_rules.h"
+#include "stretto/device/grouped_task.h"
 
 namespace stretto {
 
@@ -12,16 +13,17 @@ void check_permute(Case& c) {
 
 // What the kernel of experts has besides of shapes (gpu/grouped_kernel.h).
 void check_kernel_of_experts(Case& c) {
-  constexpr int64_t kStep = 8, kMoreThan = 64, kMostExperts = 512;
+  using device::kMostExperts, device::kTileK;
+  constexpr int64_t kStep = 8;
   const int64_t columns = c.op.local_n(), k = c.op.local_k();
   const int64_t own = c.op.kind.weight == Held::experts
                           ? (c.op.experts + c.op.ranks - 1) / c.op.ranks
                           : c.op.experts;
-  if (columns % kStep == 0 && k > kMoreThan && own <= kMostExperts) return;
+  if (columns % kStep == 0 && k > kTileK && own <= kMostExperts) return;
   c.refuse(
       "gemm=library with {} experts of {} columns and K of {} on a rank; it has at most {}, "
       "columns in multiples of {} and K over {}: take gemm=tiles",
-      own, columns, k, kMostExperts, kStep, kMoreThan);
+      own, columns, k, kMostExperts, kStep, kTileK);
 }
 
 void check_routed(Case& c) {
@@ -33,8 +35,8 @@ void check_routed(Case& c) {
   };
   check_gemm(c);
   if (s.gemm == GemmBy::library && c.op_good) check_kernel_of_experts(c);
-  refuse(s.algorithm != 0, fmt::format("algorithm={}", s.algorithm),
-         "whose library proposes one", "algorithm=0");
+  refuse(s.algorithm != 0, fmt::format("algorithm={}", s.algorithm), "whose library proposes one",
+         "algorithm=0");
   refuse(s.collectives != CollectivesBy::nccl,
          fmt::format("collectives={}", to_string(s.collectives)),
          "whose sums are of local rows first", "collectives=nccl");

@@ -174,6 +174,23 @@ bool adds_bias(const Operator& op, const OperatorSegment& product) {
                      [&](int stage) { return op.stage(stage).kind == StageKind::bias; });
 }
 
+// Beside tables the mover kernel has no room for what would follow a library's product in memory.
+bool goes_by_tables(const Operator& op) {
+  return std::any_of(op.tensors.begin(), op.tensors.end(),
+                     [](const Tensor& tensor) { return is_index(tensor.dtype); });
+}
+
+std::string why_no_library(const Operator& op, const OperatorSegment& product) {
+  if (product.product->is_routed()) {
+    return adds_bias(op, product) ? "gemm=library with a bias behind experts: take gemm=tiles" : "";
+  }
+  if (!product.product->is_dense() || product.stages.size() == 1 || !goes_by_tables(op)) return "";
+  return fmt::format(
+      "gemm=library with {} behind the product, which beside experts and look-ups only tiles do: "
+      "take gemm=tiles",
+      to_string(op.stage(product.stages.back()).kind));
+}
+
 // Of an operator whose rows are not split, or of one part of them.
 std::vector<std::string> legal_part(const Operator& op, const OperatorSchedule& schedule,
                                     const Machine& machine) {
@@ -190,9 +207,10 @@ std::vector<std::string> legal_part(const Operator& op, const OperatorSchedule& 
       reasons.push_back(prefix + reason);
     }
     const Schedule &one = schedule.products[i], &first = schedule.products.front();
-    if (one.gemm == GemmBy::library && products[i]->product->is_routed() &&
-        adds_bias(op, *products[i])) {
-      reasons.push_back(prefix + "gemm=library with a bias behind experts: take gemm=tiles");
+    if (one.gemm == GemmBy::library) {
+      if (std::string why = why_no_library(op, *products[i]); !why.empty()) {
+        reasons.push_back(prefix + why);
+      }
     }
     // These are said once for a plan.
     if (one.cluster != first.cluster) {

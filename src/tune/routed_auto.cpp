@@ -26,6 +26,20 @@ void take_all_at_once(const Operator& op, OperatorSchedule& schedule) {
   }
 }
 
+// The preset `library`, but for products that only tiles do with what follows them.
+OperatorSchedule whole_products(const Operator& op, const Machine& machine) {
+  OperatorSchedule schedule = schedule_of(find_preset("library"), op, machine);
+  const OperatorSchedule tiles = schedule_of(find_preset("sequential"), op, machine);
+  size_t product = 0;
+  for (const OperatorSegment& segment : op.segments) {
+    if (!segment.product) continue;
+    const bool is_followed = segment.product->is_dense() && segment.stages.size() > 1;
+    if (is_followed) schedule.products[product] = tiles.products[product];
+    ++product;
+  }
+  return schedule;
+}
+
 // What communicates behind and ahead of products, and what beside them. The preset has a partition
 // for each source where the rows that those pad may be worth it; one of all tokens is tried always.
 std::vector<Contender> contenders(const Operator& op, const Machine& machine, RowCount rows) {
@@ -40,7 +54,7 @@ std::vector<Contender> contenders(const Operator& op, const Machine& machine, Ro
   const OperatorSchedule tiles = schedule_of(find_preset("tiles"), op, machine);
   if (op.ranks > 1) add("tiles", tiles);
   add("sequential", schedule_of(find_preset("sequential"), op, machine));
-  add("library", schedule_of(find_preset("library"), op, machine));
+  add("library", whole_products(op, machine));
   if (op.ranks == 1) return all;
   OperatorSchedule whole = tiles;
   take_all_at_once(op, whole);

@@ -10,6 +10,7 @@
 #include "launch/library_products.h"
 #include "plan/tile_task.h"
 #include "stretto/lower.h"
+#include "tables/plan_limits.h"
 
 namespace stretto::cuda {
 namespace {
@@ -58,45 +59,76 @@ TEST(ExpertProducts, AreTheWholeOfEachProduct) {
   EXPECT_EQ(text_of(plan, down.c), "d[0:448,0:256]");
 }
 
+// Of the plan, which GPUs run, every kernel of experts is one product. How many of them there are.
+size_t count_products(const Plan& plan) {
+  EXPECT_EQ(fmt::format("{}", fmt::join(why_not_on_cuda(plan), "; ")), "");
+  const TileSums sums(plan);
+  size_t count = 0;
+  for (const RankProgram& program : programs_of(plan)) {
+    for (size_t k = 0; k < program.gemms.size(); ++k) {
+      if (!is_by_experts(program.needs[k])) continue;
+      const auto found = expert_products_of(plan, sums, program.gemms[k]);
+      EXPECT_EQ(found.size(), 1u);
+      if (found.size() != 1) continue;
+      ++count;
+      int64_t elements = 0;
+      for (const BlockPart& part : program.gemms[k]) {
+        const std::vector<Instr>& instrs = plan.lanes[part.lane].instrs;
+        for (uint32_t at = part.begin; at < part.end; ++at) {
+          const Region& to = plan.writes(instrs[at])[0];
+          if (to.buffer == found[0].c.buffer) elements += to.elements();
+        }
+      }
+      EXPECT_EQ(elements, found[0].c.elements());
+    }
+  }
+  return count;
+}
+
 // Rows in the partition's order, a rank's own experts, slices, parts of the rows.
 TEST(ExpertProducts, OfEveryLayer) {
-  const std::string sizes = "t=200 h=256 f=384 experts=6 k=2";
-  for (const char* schedule : {"library", "library,permute=pass", "split=2/library",
-                               "library,tile=24x64", "library,tile=128x256"}) {
-    for (const char* name : {"moe-tp", "moe-ep", "moe-tp-up", "moe-tp-down", "moe-ep-shared"}) {
+  for (const std::string schedule :
+       {"library", "library,permute=pass", "library,tile=24x64", "library,tile=128x256"}) {
+    for (const std::string name : {"moe-tp", "moe-ep", "moe-tp-up", "moe-tp-down"}) {
       for (const int ranks : {1, 2, 3}) {
         const std::string text =
-            fmt::format("{} {}{} ranks={} dtype=bf16", name, sizes,
-                        name == std::string("moe-ep-shared") ? " s=128" : "", ranks);
-        const bool splits = std::string(schedule).find("split") == 0;
-        if (splits && std::string(name).find("moe-tp-") == 0) continue;  // rows by choice
+            fmt::format("{} t=200 h=256 f=384 experts=6 k=2 ranks={} dtype=bf16", name, ranks);
         SCOPED_TRACE(text + " " + schedule);
-        const Operator op = parse_operator(text);
-        const Machine machine = default_machine(ranks);
-        const OperatorSchedule parsed = parse_schedules(schedule, op, machine);
-        if (!legal(op, parsed, machine).empty()) continue;
-        const Plan plan = lower(op, parsed, machine);
-        const TileSums sums(plan);
-        EXPECT_EQ(why_no_products(plan, sums), "");
-        for (const RankProgram& program : programs_of(plan)) {
-          for (size_t k = 0; k < program.gemms.size(); ++k) {
-            if (!is_by_experts(program.needs[k])) continue;
-            const auto found = expert_products_of(plan, sums, program.gemms[k]);
-            ASSERT_EQ(found.size(), 1u);
-            int64_t elements = 0;
-            for (const BlockPart& part : program.gemms[k]) {
-              const std::vector<Instr>& instrs = plan.lanes[part.lane].instrs;
-              for (uint32_t at = part.begin; at < part.end; ++at) {
-                const Region& to = plan.writes(instrs[at])[0];
-                if (to.buffer == found[0].c.buffer) elements += to.elements();
-              }
-            }
-            EXPECT_EQ(elements, found[0].c.elements());
-          }
-        }
+        const size_t products = name.find("moe-tp-") == 0 ? 1 : 2;
+        EXPECT_EQ(count_products(plan_of(text, schedule.c_str())),
+                  products * static_cast<size_t>(ranks));
       }
     }
   }
+}
+
+TEST(ExpertProducts, OfPartsAndBesideOtherProducts) {
+  const char* const shared =
+      "moe-ep-shared t=200 h=256 f=384 s=128 experts=6 k=2 ranks={} dtype=bf16";
+  const char* const slices =
+      "moe-ep-slices t=200 h=256 f=384 experts=5 k=2 slices=2 ranks={} dtype=bf16";
+  const char* const layer = "moe-ep t=200 h=256 f=384 experts=6 k=2 ranks={} dtype=bf16";
+  for (const size_t ranks : {1, 2, 3}) {
+    const auto count = [&](const char* text, const char* schedule) {
+      SCOPED_TRACE(schedule);
+      return count_products(plan_of(fmt::format(fmt::runtime(text), ranks), schedule)) / ranks;
+    };
+    EXPECT_EQ(count(layer, "split=2/library"), 4u);
+    EXPECT_EQ(count(layer, "sequential/y:library"), 1u);
+    EXPECT_EQ(count(slices, "library"), 2u);
+    EXPECT_EQ(count(shared, "library/sa:sequential"), 2u);
+    EXPECT_EQ(count(shared, "split=2/sequential/a:library/routed:library"), 4u);
+  }
+}
+
+// Activations that a library leaves to movers, which have no room for them beside experts.
+TEST(ExpertProducts, DoNotStandBesideLibrariesOfFollowedProducts) {
+  const Operator op =
+      parse_operator("moe-ep-shared t=200 h=256 f=384 s=128 experts=6 k=2 ranks=1 dtype=bf16");
+  const Machine machine = default_machine(1);
+  const auto reasons = legal(op, parse_schedules("library", op, machine), machine);
+  EXPECT_THAT(fmt::format("{}", fmt::join(reasons, "; ")),
+              testing::StartsWith("sa: gemm=library with swiglu behind the product"));
 }
 
 TEST(ExpertProducts, OfOtherTilesAreRefused) {

@@ -61,6 +61,21 @@ TEST(RoutedAuto, HasNoLinkToHideOnOneRank) {
   EXPECT_EQ(found(thin), schedule_of(find_preset("sequential"), parse_operator(thin), machine));
 }
 
+// Beside experts activations follow dense products in tiles alone, so these stay tiles.
+TEST(RoutedAuto, TakesWholeProductsWhereTheyGoTogether) {
+  const Operator op =
+      parse_operator("moe-ep-shared t=512 h=1024 f=768 s=1024 experts=16 k=4 ranks=1 dtype=bf16");
+  const Machine machine = default_machine(op.ranks);
+  EXPECT_FALSE(legal(op, schedule_of(find_preset("library"), op, machine), machine).empty());
+  const OperatorSchedule found = auto_schedules(op, machine, load_tuning()).schedule;
+  EXPECT_TRUE(legal(op, found, machine).empty());
+  std::string by;
+  for (size_t i = 0; i < found.products.size(); ++i) {
+    by += fmt::format("{} {} ", found.names[i], to_string(found.products[i].gemm));
+  }
+  EXPECT_EQ(by, "sa tiles shared library a library routed library ");
+}
+
 // No text or tuning file has such products alone.
 TEST(OperatorAuto, TakesTilesForProductsThatRanksMakeForThemselves) {
   for (const std::string held : {"rows", "whole"}) {
