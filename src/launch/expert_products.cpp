@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "gpu/grouped_kernel.h"
-#include "launch/choice_rows.h"
 #include "plan/partition_tables.h"
+#include "plan/tile_task.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -53,6 +53,7 @@ class ProductFinder {
     const PartitionTables* const tables = tables_of(tile);
     if (tables == nullptr) return "tiles are of the entries of one partition of their rank";
     if (std::string why = why_elsewhere(tile); !why.empty()) return why;
+    if (!takes_own_choices(tile, *tables)) return "tiles gather by the choices of their entries";
     Found& found = found_[tables];
     ExpertProduct product = product_of(tile, *tables);
     const bool is_first = found.tiles.empty();
@@ -82,18 +83,27 @@ class ProductFinder {
     std::vector<Tile> tiles;
   };
 
-  // Those of which the tile reads EXPERTS. Tiles of all entries have awaited all tasks that make
-  // these, of which one makes COUNTS, and what these go by. Sets which entries the tile is of.
+  // The only ones of which the tile reads EXPERTS. Tiles of all entries have awaited all tasks that
+  // make these, of which one makes COUNTS, and what these go by. Sets which entries the tile is of.
   const PartitionTables* tables_of(Tile& tile) const {
     const Region& experts = plan_.reads(*tile.product)[1];
+    const PartitionTables* found = nullptr;
     for (const PartitionTables& tables : tables_) {
+      if (!tables.experts.overlaps(experts)) continue;
       const auto entries = tables.entries(experts);
-      if (!entries) continue;
+      if (found != nullptr || !entries) return nullptr;
       tile.first_entry = entries->first;
       tile.end_entry = entries->end;
-      return &tables;
+      found = &tables;
     }
-    return nullptr;
+    return found;
+  }
+
+  bool takes_own_choices(const Tile& tile, const PartitionTables& tables) const {
+    if (tile.product->op != Opcode::gather_gemm) return true;
+    const Region& choices = plan_.reads(*tile.product)[0];
+    const int32_t first = tile.first_entry * rows_of_entry(plan_, *tile.product);
+    return choices.buffer == tables.choices.buffer && choices.row0 == tables.choices.row0 + first;
   }
 
   std::string why_elsewhere(const Tile& tile) const {
@@ -105,6 +115,10 @@ class ProductFinder {
       if (one == nullptr) continue;
       for (const Region& from : plan_.reads(*one)) {
         if (from.rank != rank_) return "tiles read their own rank";
+        const DType dtype = plan_.buffers[from.buffer].dtype;
+        if (!is_index(dtype) && dtype != plan_.op.dtype) {
+          return fmt::format("tiles read {}", to_string(plan_.op.dtype));
+        }
       }
     }
     return "";
@@ -179,11 +193,12 @@ class ProductFinder {
       return fmt::format("a rank has at most {} experts, found {}", device::kMostExperts,
                          product.experts);
     }
-    if (product.gate.cols() <= device::kTileK || product.c.cols() % 8 != 0) {
+    if (product.gate.cols() <= device::kTileK || product.c.col0 % 8 != 0 ||
+        product.c.cols() % 8 != 0) {
       return fmt::format(
-          "products have a multiple of 8 columns, and K is over {}; found {} and {}: take "
-          "gemm=tiles",
-          device::kTileK, product.c.cols(), product.gate.cols());
+          "products begin and end at a multiple of 8 columns, and K is over {}; found {} to {} and "
+          "{}: take gemm=tiles",
+          device::kTileK, product.c.col0, product.c.col1, product.gate.cols());
     }
     return "";
   }
@@ -195,19 +210,37 @@ class ProductFinder {
   std::map<const PartitionTables*, Found> found_;
 };
 
+// A kernel's blocks take its tiles in no order, whatever order their lanes have.
+std::string why_not_at_once(const std::vector<ExpertProduct>& products) {
+  for (const ExpertProduct& one : products) {
+    for (const ExpertProduct& other : products) {
+      if (one.c.overlaps(other.a) || one.c.overlaps(other.gate) || one.c.overlaps(other.up)) {
+        return "between two boundaries none reads what another writes";
+      }
+      if (&one != &other && one.c.overlaps(other.c)) {
+        return "between two boundaries no two write the same elements";
+      }
+    }
+  }
+  return "";
+}
+
 std::string find(const Plan& plan, const TileSums& sums, const std::vector<BlockPart>& kernel,
                  std::vector<ExpertProduct>& products) {
   if (kernel.empty()) return "";
   ProductFinder finder(plan, sums, plan.lanes[kernel.front().lane].rank);
   for (const BlockPart& part : kernel) {
     const std::vector<Instr>& instrs = plan.lanes[part.lane].instrs;
+    InGemm in_gemm;
     for (uint32_t at = part.begin; at < part.end; ++at) {
-      if (instrs[at].is_sync()) return "nothing is awaited or told between their first and last";
+      if (instrs[at].is_sync()) return "nothing is awaited or told ahead of a lane's last tile";
+      if (!in_gemm.pass(instrs[at])) return "nothing but tiles stands ahead of a lane's last one";
       if (!is_product(instrs[at].op)) continue;
       if (std::string why = finder.add(part.lane, at); !why.empty()) return why;
     }
   }
-  return finder.finish(products);
+  std::string why = finder.finish(products);
+  return why.empty() ? why_not_at_once(products) : why;
 }
 
 }  // namespace

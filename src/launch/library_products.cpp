@@ -116,19 +116,20 @@ std::string why_not_at_once(const std::vector<Product>& products) {
   return "";
 }
 
-// The tiles of experts of a lane's stretch that begins at `at`, which moves on to its end: behind
-// what prepares their tokens, and ahead of what movers do.
+// What a lane has of a kernel of experts in its stretch that begins at `at`, which moves on to its
+// end: behind what prepares their tokens, and ahead of what movers do.
 void add_tiles_of_experts(const Plan& plan, uint32_t lane, uint32_t& at,
                           std::vector<BlockPart>& experts) {
   const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
+  while (instrs[at].op == Opcode::notify) ++at;
+  uint32_t end = at;
+  while (end < instrs.size() && instrs[end].op != Opcode::boundary) ++end;
+  BlockPart part{lane, end_of_head(instrs, at, end), 0, {}};
   InGemm in_gemm;
-  BlockPart part{lane, at, at, {}};
-  for (; at < instrs.size() && instrs[at].op != Opcode::boundary; ++at) {
-    if (!in_gemm.pass(instrs[at]) || !instrs[at].is_task()) continue;
-    if (part.end == part.begin) part.begin = at;
-    part.end = at + 1;
+  for (at = part.begin; at < end; ++at) {
+    if (in_gemm.pass(instrs[at]) && instrs[at].is_task()) part.end = at + 1;
   }
-  if (part.end > part.begin) experts.push_back(std::move(part));
+  experts.push_back(std::move(part));
 }
 
 bool has_experts(const std::vector<Instr>& instrs, uint32_t at) {

@@ -42,7 +42,8 @@ class MainStream {
       for (uint32_t i = tail; i < end; ++i) {
         if (runs(instrs[i])) waits.push_back({StepKind::wait, 0, stretch.lane, i});
       }
-      const uint32_t tiles = end_of_head(stretch.lane, begin, tail);
+      // A mover kernel of its own, since the tiles of all lanes go by its tables and its rows.
+      const uint32_t tiles = end_of_head(instrs, begin, tail);
       if (begin < tiles) head.push_back({stretch.lane, begin, tiles, {}});
       begin = tiles;
       uint32_t split = end_of_tiles(stretch.lane, begin, tail, by_library);
@@ -84,19 +85,6 @@ class MainStream {
     size_t block = 0;
     for (const Step& wait : waits) blocks[block++ % blocks.size()].at_end.push_back(wait);
     waits.clear();
-  }
-
-  // One past what prepares tokens ahead of tiles, and the notifies behind it: a mover kernel of its
-  // own, since the tiles of all lanes go by its tables and its rows.
-  uint32_t end_of_head(uint32_t lane, uint32_t begin, uint32_t end) const {
-    const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
-    uint32_t split = begin;
-    for (uint32_t i = begin; i < end && (instrs[i].is_sync() || is_ahead_of_tiles(instrs[i].op));
-         ++i) {
-      if (is_ahead_of_tiles(instrs[i].op)) split = i + 1;
-    }
-    while (split > begin && split < end && instrs[split].op == Opcode::notify) ++split;
-    return split;
   }
 
   // One past the last tile, what follows it, its sum and the notifies behind them.

@@ -63,6 +63,16 @@ bool is_beside(const Plan& plan, const Instr& gemm, const Instr& next) {
 
 }  // namespace
 
+uint32_t end_of_head(const std::vector<Instr>& instrs, uint32_t begin, uint32_t end) {
+  uint32_t split = begin;
+  for (uint32_t i = begin; i < end && (instrs[i].is_sync() || is_ahead_of_tiles(instrs[i].op));
+       ++i) {
+    if (is_ahead_of_tiles(instrs[i].op)) split = i + 1;
+  }
+  while (split > begin && split < end && instrs[split].op == Opcode::notify) ++split;
+  return split;
+}
+
 TileTask::TileTask(const Plan& plan, const Lane& lane, uint32_t at) : plan_(plan), lane_(lane) {
   tile_.begin = tile_.gemm = tile_.last = at;
 }

@@ -87,6 +87,9 @@ inline bool makes_partition(Opcode op) {
 }
 // What prepares tokens for tiles: GPUs do it ahead of these, in a kernel of its own.
 inline bool is_ahead_of_tiles(Opcode op) { return makes_partition(op) || op == Opcode::permute; }
+// Of a compute lane's instructions [begin, end) between two boundaries: one past what prepares
+// tokens ahead of tiles, and the notifies behind it; `begin` where nothing does.
+uint32_t end_of_head(const std::vector<Instr>& instrs, uint32_t begin, uint32_t end);
 
 // Positions of a tile's lane: from its first gemm to its last task.
 struct Tile {

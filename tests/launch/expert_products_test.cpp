@@ -179,6 +179,78 @@ TEST(ExpertProducts, OfOtherTilesAreRefused) {
               HasSubstr("nothing is awaited or told"));
 }
 
+// What a launch would leave out, or find elsewhere than its tiles do.
+TEST(ExpertProducts, AreAllThatTheirTilesDo) {
+  const Plan whole = plan_of("moe-ep t=300 h=256 f=384 experts=4 k=2 ranks=1 dtype=bf16");
+  struct At {
+    Plan plan;
+    Lane* lane = nullptr;
+    uint32_t pos = 0;
+    Region* operands() { return plan.operands.data() + lane->instrs[pos].first_operand; }
+    void insert(const Instr& instr) { lane->instrs.insert(lane->instrs.begin() + pos, instr); }
+  };
+  const auto first_of = [&](Opcode op) {
+    At at{whole};
+    for (Lane& lane : at.plan.lanes) {
+      for (at.pos = 0; at.pos < lane.instrs.size(); ++at.pos) {
+        at.lane = &lane;
+        if (lane.instrs[at.pos].op == op) return at;
+      }
+    }
+    return at;
+  };
+  const auto refusal = [&](Opcode op, auto&& change) {
+    At at = first_of(op);
+    change(at);
+    return why_no_products(at.plan, TileSums(at.plan));
+  };
+  for (const Opcode op : {Opcode::gather_gemm, Opcode::grouped_gemm}) {
+    EXPECT_EQ(refusal(op, [](At&) {}), "");
+    EXPECT_THAT(refusal(op,
+                        [](At& at) {
+                          Instr wait;
+                          wait.op = Opcode::wait;
+                          at.insert(wait);
+                        }),
+                HasSubstr("nothing is awaited or told ahead of"));
+    const At sum = first_of(Opcode::weigh);
+    EXPECT_THAT(refusal(op, [&](At& at) { at.insert(sum.lane->instrs[sum.pos]); }),
+                HasSubstr("nothing but tiles stands ahead of"));
+  }
+  EXPECT_THAT(refusal(Opcode::gather_gemm,
+                      [](At& at) {
+                        for (uint32_t pos = at.pos; pos < at.pos + 2; ++pos) {  // gate and up
+                          Region& choices = at.plan.operands[at.lane->instrs[pos].first_operand];
+                          choices.row0 += choices.rows();
+                          choices.row1 += choices.rows();
+                        }
+                      }),
+              HasSubstr("by the choices of their entries"));
+  EXPECT_THAT(refusal(Opcode::route, [](At& at) { at.insert(at.lane->instrs[at.pos]); }),
+              HasSubstr("of one partition"));
+  EXPECT_THAT(refusal(Opcode::grouped_gemm,
+                      [](At& at) { at.plan.buffers[at.operands()[2].buffer].dtype = DType::fp16; }),
+              HasSubstr("tiles read bf16"));
+  const auto of_all_tiles = [&](auto&& change) {
+    return refusal(Opcode::grouped_gemm, [&](At& at) {
+      for (const Lane& lane : at.plan.lanes) {
+        for (const Instr& instr : lane.instrs) {
+          if (instr.op == Opcode::grouped_gemm) {
+            change(at.plan.operands.data() + instr.first_operand);
+          }
+        }
+      }
+    });
+  };
+  EXPECT_THAT(of_all_tiles([](Region* operands) {
+                operands[3].col0 += 4;
+                operands[3].col1 += 4;
+              }),
+              HasSubstr("found 4 to 260"));
+  EXPECT_THAT(of_all_tiles([](Region* operands) { operands[0].buffer = operands[3].buffer; }),
+              HasSubstr("none reads what another writes"));
+}
+
 // As wide as the caller has it: legal() says so before anything is lowered.
 TEST(ExpertProducts, OfShapesThatTheKernelHasNotAreIllegal) {
   const auto reasons = [](const std::string& text, const char* schedule) {
