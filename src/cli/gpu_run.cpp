@@ -8,6 +8,7 @@
 #include "cli/prediction.h"
 #include "core/text.h"
 #include "gpu/cublas.h"
+#include "launch/library_products.h"
 #include "launch/rank_program.h"
 #include "launch/shared_streams.h"
 #include "measure/run_graphs.h"
@@ -55,7 +56,7 @@ GpuRow GpuRun::evaluate(const NamedPlan& named, Progress& progress, double done,
   row.describe(named);
   if (named.plan == nullptr) return row;
   const Plan& plan = *named.plan;
-  if (plan.any_library()) {
+  if (cuda::takes_cublas(plan)) {
     // One process without it keeps all from a plan that they would make together.
     const std::string mine = cuda::why_no_cublas().substr(0, kMostOfAReason);
     for (const std::string& one : gpus_.group().all_gather("whether there is cuBLAS", mine)) {
@@ -89,7 +90,7 @@ void GpuRun::attempt(GpuRow& row, const NamedPlan& named, Progress& progress, do
     if (row.verified() && options_.timeline) {
       row.timeline =
           named.plan->any_library()
-              ? "no timeline: cuBLAS multiplies, and its kernels do not tell when\n"
+              ? "no timeline: a library multiplies, and its kernels do not tell when\n"
               : measure_timeline(*named.plan, named.lines(), gpus_, compiler_, options_.perfetto);
     }
   } catch (const UsageError& error) {

@@ -63,7 +63,7 @@ void require_perfetto(const Request& request) {
   if (!request.files.empty() ? request.files.front().plan.any_library()
                              : by_library(request.choices.front().schedule)) {
     throw UsageError(
-        "--perfetto with gemm=library: cuBLAS's kernels do not tell when they do what; "
+        "--perfetto with gemm=library: a library's kernels do not tell when they do what; "
         "take a schedule with gemm=tiles");
   }
 }

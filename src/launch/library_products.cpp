@@ -253,23 +253,34 @@ std::string why_no_products(const Plan& plan, const TileSums& sums) {
   return why.empty() ? "" : "of gemms that a library multiplies: " + why;
 }
 
-bool multiplies_into_result(const Plan& plan) {
+namespace {
+
+template <typename Predicate>
+bool any_gemm_of_cublas(const Plan& plan, const Predicate& holds) {
   if (!plan.any_library()) return false;
-  const auto is_of_result = [&](const Region& to) {
-    return plan.buffers[to.buffer].role == BufferRole::output;
-  };
   for (const Lane& lane : plan.lanes) {
     size_t boundaries = 0;
     for (const Instr& instr : lane.instrs) {
       boundaries += instr.op == Opcode::boundary;
-      if (instr.op != Opcode::gemm || !plan.library_at(boundaries)) continue;
-      const auto writes = plan.writes(instr);
-      if (std::any_of(writes.begin(), writes.end(), is_of_result)) {
-        return true;
-      }
+      if (instr.op == Opcode::gemm && plan.library_at(boundaries) && holds(instr)) return true;
     }
   }
   return false;
+}
+
+}  // namespace
+
+bool takes_cublas(const Plan& plan) {
+  return any_gemm_of_cublas(plan, [](const Instr&) { return true; });
+}
+
+bool multiplies_into_result(const Plan& plan) {
+  return any_gemm_of_cublas(plan, [&](const Instr& gemm) {
+    const auto writes = plan.writes(gemm);
+    return std::any_of(writes.begin(), writes.end(), [&](const Region& to) {
+      return plan.buffers[to.buffer].role == BufferRole::output;
+    });
+  });
 }
 
 std::string why_no_copy_of_rows(const Plan& plan) {

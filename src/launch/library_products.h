@@ -28,6 +28,8 @@ std::vector<int> algorithms_by_product(const Plan& plan, const std::vector<RankP
 // Why the gemms that a library multiplies are no products of it; empty when they are.
 std::string why_no_products(const Plan& plan, const TileSums& sums);
 
+// Whether cuBLAS multiplies anything: what a library makes of experts is a kernel of ours.
+bool takes_cublas(const Plan& plan);
 // Whether a library multiplies into the caller's result, rather than into what a collective adds
 // up.
 bool multiplies_into_result(const Plan& plan);

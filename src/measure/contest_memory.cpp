@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "gpu/cublas_library.h"
+#include "launch/library_products.h"
 #include "run/between_ranks.h"
 #include "run/plan_memory.h"
 #include "run/rank_threads.h"
@@ -11,7 +12,7 @@
 namespace stretto::runtime {
 
 size_t bytes_of_contestant(const Plan& plan) {
-  const size_t products = plan.library_gemms ? cuda::kCublasWorkspaceBytes : 0;
+  const size_t products = cuda::takes_cublas(plan) ? cuda::kCublasWorkspaceBytes : 0;
   return between_ranks(plan).slots + bytes_of_own(plan) + products;
 }
 

@@ -121,6 +121,13 @@ TEST(ExpertProducts, OfPartsAndBesideOtherProducts) {
   }
 }
 
+TEST(ExpertProducts, TakeNoCublas) {
+  const char* const sizes = " t=100 h=256 f=384 experts=4 k=2 ranks=1 dtype=bf16";
+  EXPECT_FALSE(takes_cublas(plan_of(std::string("moe-ep") + sizes)));
+  EXPECT_FALSE(takes_cublas(plan_of(std::string("moe-ep-router") + sizes, "library/s:sequential")));
+  EXPECT_TRUE(takes_cublas(plan_of(std::string("moe-ep-router") + sizes)));
+}
+
 // Activations that a library leaves to movers, which have no room for them beside experts.
 TEST(ExpertProducts, DoNotStandBesideLibrariesOfFollowedProducts) {
   const Operator op =
