@@ -92,12 +92,16 @@ const device::GroupedParams& ExpertLaunches::params_of(Launch& launch, GroupedOp
   return launch.known[key] = grouped_params(launch.kernel->config(), operands);
 }
 
-void ExpertLaunches::launch(uint32_t number, const cuda::Stream& stream, int set,
-                            cuda::CallPlaces places) {
-  for (Launch& one : by_kernel_[number]) {
-    const GroupedOperands& operands = one.by_set[static_cast<size_t>(set)];
-    one.kernel->launch(stream, one.blocks, params_of(one, operands, places));
+void ExpertLaunches::prepare(int set, cuda::CallPlaces places) {
+  for (std::vector<Launch>& launches : by_kernel_) {
+    for (Launch& one : launches) {
+      one.params = &params_of(one, one.by_set[static_cast<size_t>(set)], places);
+    }
   }
+}
+
+void ExpertLaunches::launch(uint32_t number, const cuda::Stream& stream) const {
+  for (const Launch& one : by_kernel_[number]) one.kernel->launch(stream, one.blocks, *one.params);
 }
 
 void ExpertLaunches::restart() {

@@ -31,8 +31,11 @@ class ExpertLaunches {
   void add(const std::vector<cuda::ExpertProduct>& products, const cuda::GemmNeeds& needs, int sms);
   // Whether what they read or write lies elsewhere from one run to the next.
   bool alternates() const;
-  // Those of kernel `number`, in a run on instance set `set`.
-  void launch(uint32_t number, const cuda::Stream& stream, int set, cuda::CallPlaces places);
+  // Of a run on instance set `set`, before anything of it is enqueued: weights of a gate and of
+  // what it gates may lie too far apart (UsageError).
+  void prepare(int set, cuda::CallPlaces places);
+  // Those of kernel `number`, as they were prepared.
+  void launch(uint32_t number, const cuda::Stream& stream) const;
   // After a run that was broken off.
   void restart();
 
@@ -44,6 +47,7 @@ class ExpertLaunches {
     cuda::DeviceMemory tickets;
     // By what calls have given: addresses, rows and strides of the matrices.
     std::map<std::vector<int64_t>, device::GroupedParams> known;
+    const device::GroupedParams* params = nullptr;  // of `known`, of the run
   };
 
   cuda::GroupedOperands operands_of(const cuda::ExpertProduct& product, bool scatters, int set,

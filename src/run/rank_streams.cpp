@@ -113,6 +113,7 @@ void RankStreams::enqueue(cuda::StreamHandle handle, const CallRows& rows,
 }
 
 void RankStreams::enqueue_run(const Stream& main, const CallRows& rows, int set) {
+  experts_.prepare(set, call_.places);
   if (setup_.calls != nullptr) copy_tensors(main, false, rows);
   if (alternates_) {
     device::CheckSetParams params = check_set_;

@@ -120,7 +120,7 @@ std::vector<int> RankStreams::num_proposed() const {
 // Where memory says the rows, all that there may be: what stands in the others is nobody's, so it
 // may be multiplied but not written to the caller's result.
 void RankStreams::multiply(uint32_t kernel, const Stream& stream, int set, const CallRows& rows) {
-  experts_.launch(kernel, stream, set, call_.places);
+  experts_.launch(kernel, stream);
   for (const MatrixProduct& product : products_[kernel][static_cast<size_t>(set)]) {
     LibraryMatmul::Places places = {cuda::at_call(product.places.a, call_.places),
                                     cuda::at_call(product.places.b, call_.places),

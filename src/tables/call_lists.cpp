@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "launch/choice_rows.h"
+#include "plan/tile_task.h"
 #include "stretto/call.h"
 
 namespace stretto::cuda {
@@ -25,14 +26,28 @@ bool takes_gaps(const Lane& lane, const Instr& instr) {
   }
 }
 
+// One of two products that the kernel of experts makes together: by one map, which has one distance
+// of rows for the weights of both.
+bool is_of_pair(const std::vector<Instr>& instrs, size_t at) {
+  if (!is_routed_product(instrs[at].op)) return false;
+  const bool leads =
+      at + 1 < instrs.size() && is_routed_product(instrs[at + 1].op) && instrs[at + 1].fused;
+  return instrs[at].fused || leads;
+}
+
 }  // namespace
 
 std::vector<bool> tensors_without_gaps(const Plan& plan) {
   std::vector<bool> of_buffer(plan.buffers.size());
   for (const Lane& lane : plan.lanes) {
-    for (const Instr& instr : lane.instrs) {
+    size_t boundaries = 0;
+    for (size_t at = 0; at < lane.instrs.size(); ++at) {
+      const Instr& instr = lane.instrs[at];
+      boundaries += instr.op == Opcode::boundary;
       if (!instr.is_task() || instr.op == Opcode::deliver) continue;
-      const bool takes_all_gaps = takes_gaps(lane, instr);
+      const bool takes_all_gaps =
+          takes_gaps(lane, instr) &&
+          !(is_of_pair(lane.instrs, at) && plan.library_at(boundaries).has_value());
       for (const auto& regions : {plan.reads(instr), plan.writes(instr)}) {
         for (const Region& region : regions) {
           const Buffer& buffer = plan.buffers[region.buffer];

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "gpu/grouped_kernel.h"
 #include "gpu_fixture.h"
@@ -59,12 +60,15 @@ class GroupedGpuTest : public GpuTest {
       for (const auto fill : {device::Fill::integers, device::Fill::normal}) {
         SCOPED_TRACE(fmt::format("{}, {} columns, K {}, {}", describe(config), shape.n, shape.k,
                                  fill == device::Fill::integers ? "integers" : "normal"));
-        expect_right(kernel, shape, fill);
+        expect_right(kernel, shape, fill, false);
+        if (config.follower == Follower::swiglu) expect_right(kernel, shape, fill, true);
       }
     }
   }
 
-  void expect_right(const GroupedKernel& kernel, const Case& shape, device::Fill fill) {
+  // `up_first`: weights of the gate lie behind those of what it gates.
+  void expect_right(const GroupedKernel& kernel, const Case& shape, device::Fill fill,
+                    bool up_first) {
     const GroupedConfig& config = kernel.config();
     const auto [counts, n, k, entry_rows] = shape;
     const auto experts = static_cast<int64_t>(counts.size());
@@ -130,6 +134,7 @@ class GroupedGpuTest : public GpuTest {
     operands.weights = {weights.address(), (experts - 1) * n * halves + n, k, k, type};
     operands.up = operands.weights;
     operands.up.address += bytes(n * k);
+    if (up_first) std::swap(operands.weights, operands.up);
     operands.output = {output.address(), num_tokens, n, stride, type};
     operands.rows_of_expert = count_words.address();
     operands.sources = source_words.address();
@@ -157,8 +162,8 @@ class GroupedGpuTest : public GpuTest {
         const auto row = static_cast<size_t>(r);
         for (int64_t c = 0; c < n; ++c) {
           const float* const product = reference.data() + r * n * halves;
-          double expected = followed(config.follower, product[c]);
-          if (halves == 2) expected *= product[n + c];
+          double expected = followed(config.follower, product[up_first ? n + c : c]);
+          if (halves == 2) expected *= product[up_first ? c : n + c];
           if (config.weighs) expected *= weights_of_rows[row];
           const auto at = static_cast<size_t>((config.scatters ? targets[row] : r) * stride + c);
           written[at] = true;

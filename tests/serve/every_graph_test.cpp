@@ -82,8 +82,8 @@ TEST_P(EveryGraph, OverADriverThatRunsNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Operations, EveryGraph,
                          testing::Values("IsAnOperation", "OfTheUsersIsOneToo",
-                                         "ByRanksThatShareAGpuToo", "SaysWhyItIsNone",
-                                         "SaysWhyItsRowsAreFixed"),
+                                         "ByRanksThatShareAGpuToo", "ByTheKernelOfExperts",
+                                         "SaysWhyItIsNone", "SaysWhyItsRowsAreFixed"),
                          [](const auto& test) { return std::string(test.param); });
 
 void call_twice(Context& context, const Operator& op, const OperationOptions& options) {
@@ -161,6 +161,47 @@ TEST(EveryGraphInTheStub, ByRanksThatShareAGpuToo) {
   EXPECT_THAT(operation.reason(64),
               HasSubstr("tiles, since what is fastest does not run by ranks"));
   call_twice(context, op, {.rows = RowCount::fixed});
+}
+
+// No cuBLAS is there. Gate and up are one matrix for TMA, at any distance that it takes.
+TEST(EveryGraphInTheStub, ByTheKernelOfExperts) {
+  if (is_outside()) GTEST_SKIP() << "a part of EveryGraph";
+  Context context(1, 1);
+  const auto op_of = [](const char* words) {
+    return parse_operator(fmt::format("{} ranks=1 dtype=bf16", words));
+  };
+  for (const char* words :
+       {"moe-tp t=70 h=128 f=96 experts=6 k=2", "moe-tp-up-i64 t=70 h=128 f=96 experts=6 k=2",
+        "moe-tp-down t=70 h=128 f=96 experts=6 k=2",
+        "moe-ep-slices t=70 h=128 f=96 experts=6 k=2 slices=2"}) {
+    for (const char* schedule : {"library", "library,permute=pass"}) {
+      SCOPED_TRACE(fmt::format("{} {}", words, schedule));
+      EXPECT_NO_THROW(
+          call_twice(context, op_of(words), {.schedule = schedule, .rows = RowCount::fixed}));
+    }
+  }
+  Operation operation(context, op_of("moe-tp-up t=70 h=128 f=96 experts=6 k=2"),
+                      {.schedule = "library", .rows = RowCount::fixed});
+  const TensorMemory memory(context, operation);
+  const auto run_with_up_at = [&](int64_t apart) -> std::string {
+    const std::span<const CallTensor> all = memory.of(0);
+    std::vector<CallTensor> given(all.begin(), all.end());
+    for (CallTensor& one : given) {
+      if (one.name == "wu") one.address = memory.at(0, "wg") + static_cast<uint64_t>(apart);
+    }
+    try {
+      operation.run(0, context.stream(0), 70, given);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(run_with_up_at((int64_t{1} << 40) - 16), "");
+  EXPECT_THAT(run_with_up_at(int64_t{1} << 40), HasSubstr("allocate them together"));
+  EXPECT_THAT(run_with_up_at(-(int64_t{1} << 40)), HasSubstr("allocate them together"));
+  EXPECT_EQ(run_with_up_at(16 - (int64_t{1} << 40)), "");
+  operation.finish();
+  EXPECT_EQ(operation.error(), "");
 }
 
 TEST(EveryGraphInTheStub, SaysWhyItIsNone) {

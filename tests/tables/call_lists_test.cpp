@@ -159,6 +159,12 @@ TEST(CallTensors, WhatIsOnlyMultipliedMayHaveGaps) {
   // A row alone has no gaps: the norm's weights.
   const char* const norm = "gemm-rs-norm m=512 n=512 k=256 ranks=2 dtype=bf16";
   EXPECT_EQ(without(norm, "tiles"), (Flags{false, false, true, false, true, true}));
+  // Of x, ids, weights, wg, wu, wd and y. The kernel of experts has one map for wg and wu.
+  const char* const experts = "moe-tp t=100 h=128 f=96 experts=4 k=2 ranks=1 dtype=bf16";
+  EXPECT_EQ(without(experts, "sequential,permute=pass"),
+            (Flags{true, true, true, false, false, false, true}));
+  EXPECT_EQ(without(experts, "library,permute=pass"),
+            (Flags{true, true, true, true, true, false, true}));
 }
 
 }  // namespace
