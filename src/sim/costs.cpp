@@ -153,8 +153,8 @@ TaskShares Costs::shares_of(const Instr& instr) const {
 }
 
 double Costs::gemm_us(const Instr& instr) const {
-  if (is_empty(instr)) return kEmptyEntryUs;
   if (const auto found = library_us_.find(&instr); found != library_us_.end()) return found->second;
+  if (is_empty(instr)) return kEmptyEntryUs;
   const int rank = plan_.reads(instr).back().rank;
   const auto r = static_cast<size_t>(rank);
   const Region& to = plan_.writes(instr)[0];

@@ -17,7 +17,8 @@ namespace {
 struct Product {
   std::map<uint32_t, std::vector<const Instr*>> by_lane;
   std::set<std::tuple<uint16_t, int32_t, int32_t, int32_t, int32_t>> inputs;
-  double bytes = 0, macs = 0, most_macs = 0;  // of its inputs; of all lanes, and of one
+  // Of its inputs, and of experts' results; of all lanes, and of one.
+  double bytes = 0, macs = 0, most_macs = 0;
 };
 
 double macs_of(const Plan& plan, const Instr& gemm) {
@@ -85,15 +86,27 @@ void Costs::find_products() {
     size_t boundaries = 0;
     for (const Instr& instr : lane.instrs) {
       if (instr.op == Opcode::boundary) ++boundaries;
-      if (!is_product(instr.op) || is_empty(instr)) continue;
+      if (!is_product(instr.op)) continue;
+      const bool by_library = plan_.library_at(boundaries).has_value();
+      if (is_empty(instr)) {
+        // Its kernel deals out tiles of rows that there are.
+        if (by_library) library_us_[&instr] = 0;
+        continue;
+      }
       last[lane.rank] = std::max(last[lane.rank], boundaries);
-      if (!plan_.library_at(boundaries)) continue;
+      if (!by_library) continue;
       Product& product = products[{lane.rank, boundaries}];
       product.by_lane[l].push_back(&instr);
       inputs.assign(plan_.reads(instr).begin(), plan_.reads(instr).end());
       if (is_routed_product(instr.op)) {
         inputs.clear();
         add_inputs_of_entry(instr, inputs);
+        // Of two products beside one another one result is stored.
+        const Region& to = plan_.writes(instr)[0];
+        if (!instr.fused) {
+          product.bytes += static_cast<double>(to.elements()) * num_bytes(plan_.op.dtype) *
+                           share_of_entries(plan_, chosen_, lane.rank, to);
+        }
       }
       for (const Region& read : inputs) {
         const bool is_new =

@@ -1,8 +1,10 @@
 // Products of one plan, each with tiles and a library of its own, cost what they cost alone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
+#include "plan/tile_task.h"
 #include "sim/costs.h"
 #include "stretto/lower.h"
 #include "stretto/simulate.h"
@@ -100,6 +102,43 @@ TEST(Products, OfALibraryInChunksTakeNoLessThanWhole) {
   };
   EXPECT_GE(of_mlp("two-chunk,gemm=library"), of_mlp("library"));
   EXPECT_GT(of_mlp("tiles/down:two-chunk,gemm=library"), 0.9 * of_mlp("tiles"));
+}
+
+// The time of an operator's routed products on one rank, whose longest lane it is, and how much of
+// all lanes' is of entries without rows.
+struct OfExperts {
+  double us = 0, of_empty = 0;
+};
+OfExperts experts_of(const char* text, const char* schedule) {
+  const Machine one = default_machine(1);
+  const Operator op = parse_operator(text);
+  const Plan plan = lower(op, parse_schedules(schedule, op, one), one);
+  const sim::Costs costs(plan, one);
+  OfExperts found;
+  for (const Lane& lane : plan.lanes) {
+    double us = 0;
+    for (const Instr& instr : lane.instrs) {
+      if (!is_routed_product(instr.op)) continue;
+      us += costs.gemm_us(instr);
+      if (costs.is_empty(instr)) found.of_empty += costs.gemm_us(instr);
+    }
+    found.us = std::max(found.us, us);
+  }
+  return found;
+}
+
+TEST(Products, OfExpertsWholeHaveNoTilesWithoutRows) {
+  const char* const few = "moe-tp-down t=200 h=512 f=96 experts=16 k=2 ranks=1 dtype=bf16";
+  EXPECT_GT(experts_of(few, "sequential").of_empty, 0);
+  EXPECT_EQ(experts_of(few, "library").of_empty, 0);
+}
+
+TEST(Products, OfExpertsWithShortSumsTakeTheTimeOfWhatTheyStore) {
+  const char* const thin = "moe-tp-down t=8192 h=2048 f=96 experts=128 k=8 ranks=1 dtype=bf16";
+  const double stored_us = 8192 * 8 * 2048 * 2 / (default_machine(1).hbm_gb_per_s * 1e3);
+  const double us = experts_of(thin, "library").us;
+  EXPECT_GT(us, stored_us);
+  EXPECT_LT(us, 1.5 * stored_us);
 }
 
 }  // namespace
