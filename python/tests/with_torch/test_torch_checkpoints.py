@@ -2,11 +2,12 @@
 
 import unittest
 
-from job_common import H
-from job_modules import Model, model_of
-from ranks import Numbers, normal, run
+from ranks import Numbers, normal, run  # first: without PyTorch it skips
 
 import torch
+
+from job_common import H
+from job_modules import Model, model_of
 
 import stretto.torch as st
 
