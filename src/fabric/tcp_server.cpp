@@ -21,6 +21,8 @@ namespace {
 constexpr double kLingerS = 3;
 constexpr double kFlushTimeoutS = 2;
 constexpr size_t kMaxStrangers = 64;
+// What is accepted before those that came are read: a member says at once who it is.
+constexpr int kMostAccepts = 16;
 // What is read of one connection before others have their turn.
 constexpr int kMostReads = 16;
 // Replies that a member does not read: it is stuck.
@@ -103,14 +105,19 @@ void TcpServer::serve() {
   }
 }
 
+// Where there are too many strangers, the one that has been silent longest makes room: were it the
+// newcomer, a burst of strangers would turn members away.
 void TcpServer::accept_new() {
-  const auto is_stranger = [](const auto& connection) { return connection->rank < 0; };
-  for (;;) {
+  const auto is_stranger = [](const auto& connection) {
+    return connection->rank < 0 && !connection->dead;
+  };
+  for (int i = 0; i < kMostAccepts; ++i) {
     Socket made(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!made) return;
     if (static_cast<size_t>(std::count_if(connections_.begin(), connections_.end(), is_stranger)) >=
         kMaxStrangers + static_cast<size_t>(rounds_.size())) {
-      continue;
+      // Connections lie in the order in which they came.
+      (*std::find_if(connections_.begin(), connections_.end(), is_stranger))->dead = true;
     }
     const int on = 1;
     setsockopt(made.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
