@@ -1,9 +1,10 @@
 // All GEMM kernels that a plan can ask for, and some more that there are.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <iterator>
-#include <set>
+#include <map>
 #include <vector>
 
 #include "gpu/gemm_kernel.h"
@@ -11,10 +12,11 @@
 
 namespace stretto::cuda {
 
+constexpr int kMostSources = 7;  // on the 8 ranks of a node
+
 // Every tile, of both input types, with every set of what a kernel can do beside multiplying, as
 // far as why_illegal() lets it.
 inline std::vector<device::GemmConfig> every_kernel() {
-  constexpr int kMostSources = 7;  // on the 8 ranks of a node
   std::vector<device::GemmConfig> all;
   const auto add = [&](const device::GemmConfig& config) {
     if (why_illegal(config).empty()) all.push_back(config);
@@ -61,40 +63,62 @@ inline std::vector<device::GemmConfig> every_kernel() {
   return all;
 }
 
-// Those that tests compile every time, minutes of work instead of two hours: all that have a
-// register budget of their own, and of the others so many that every two choices (of tile, types,
-// sources and each thing that a kernel does) meet in one of them wherever they may.
+// No source, one, some or the most: each more is one more term of the same sum.
+inline int sort_of_sources(const device::GemmConfig& config) {
+  return config.adds < 2 ? config.adds : config.adds < kMostSources ? 2 : 3;
+}
+
+// Every two of its choices, each by its place and what it is.
+inline std::vector<std::array<int, 4>> choices_by_two(const device::GemmConfig& config) {
+  const int choices[] = {config.tile_m * 1000 + config.tile_n,
+                         config.bf16,
+                         static_cast<int>(config.output),
+                         static_cast<int>(config.shared),
+                         config.serves,
+                         config.splits,
+                         config.phases,
+                         config.moves,
+                         sort_of_sources(config),
+                         static_cast<int>(config.follower),
+                         config.bias};
+  std::vector<std::array<int, 4>> pairs;
+  for (int i = 0; i < static_cast<int>(std::size(choices)); ++i) {
+    for (int j = 0; j < i; ++j) pairs.push_back({i, choices[i], j, choices[j]});
+  }
+  return pairs;
+}
+
+// Those that tests compile every time, a few minutes of work instead of two hours: all of one
+// input type that have a register budget of their own, and of the others so many that every two
+// choices (of tile, types, sort of sources and each thing that a kernel does) meet in one of
+// them wherever they may.
 inline std::vector<device::GemmConfig> kernels_of_each_sort() {
   const std::vector<device::GemmConfig> all = every_kernel();
   const auto has_own_budget = [](const device::GemmConfig& config) {
-    return device::registers_of(config) != device::registers_of({}) &&
+    return device::registers_of(config) != device::registers_of({}) && config.bf16 &&
            config.follower == device::Follower::none && !config.bias;
   };
-  std::set<std::array<int, 4>> met;  // two choices, each by its place and what it is
-  const auto meets_anew = [&](const device::GemmConfig& c) {
-    const int choices[] = {c.tile_m * 1000 + c.tile_n,
-                           c.bf16,
-                           static_cast<int>(c.output),
-                           static_cast<int>(c.shared),
-                           c.serves,
-                           c.splits,
-                           c.phases,
-                           c.moves,
-                           c.adds,
-                           static_cast<int>(c.follower),
-                           c.bias};
-    bool is_new = false;
-    for (int i = 0; i < static_cast<int>(std::size(choices)); ++i) {
-      for (int j = 0; j < i; ++j) is_new |= met.insert({i, choices[i], j, choices[j]}).second;
-    }
-    return is_new;
-  };
   std::vector<device::GemmConfig> some;
+  std::map<std::array<int, 4>, int> met;  // how many of them have these two choices
   for (size_t i = 0; i < all.size(); ++i) {
     // In great steps, so that those that follow one another differ in much.
     const device::GemmConfig& config = all[i * 1009 % all.size()];
-    if (has_own_budget(config) || meets_anew(config)) some.push_back(config);
+    bool is_new = has_own_budget(config);
+    for (const auto& pair : choices_by_two(config)) is_new |= met.count(pair) == 0;
+    if (!is_new) continue;
+    some.push_back(config);
+    for (const auto& pair : choices_by_two(config)) ++met[pair];
   }
+  // What came early is often met again by others that had to come.
+  std::erase_if(some, [&](const device::GemmConfig& config) {
+    if (has_own_budget(config)) return false;
+    const auto pairs = choices_by_two(config);
+    if (std::any_of(pairs.begin(), pairs.end(), [&](const auto& one) { return met[one] == 1; })) {
+      return false;
+    }
+    for (const auto& pair : pairs) --met[pair];
+    return true;
+  });
   return some;
 }
 

@@ -20,12 +20,19 @@ namespace {
 using testing::Contains;
 
 // Parts that tests of several processes share: GEMMs exist for the first architecture only.
-constexpr size_t kPartsOfGemms = 10;
+constexpr size_t kPartsOfGemms = 4;
 struct Part {
   std::string arch;
   size_t part, parts;
 };
 void PrintTo(const Part& part, std::ostream* out) { *out << part.arch << " " << part.part; }
+
+// Both 16-bit types make the same code but for the type that its instructions name; tests/launch
+// compiles kernels of each.
+bool is_of_fp16(const cuda::KernelEntry& kernel) {
+  return kernel.name.find("fp16") != std::string::npos ||
+         kernel.name.find("Fp16") != std::string::npos;
+}
 
 class UsualKernels : public cuda::NeedsCompiler, public testing::WithParamInterface<Part> {};
 
@@ -34,7 +41,7 @@ TEST_P(UsualKernels, DoNotSpillAndCompileInTime) {
   const std::vector<cuda::KernelEntry> kernels = usual_kernels(shipped_tuning(), arch);
   size_t compiled = 0;
   for (size_t i = part; i < kernels.size(); i += parts) {
-    if (!kernels[i].missing.empty()) continue;
+    if (!kernels[i].missing.empty() || is_of_fp16(kernels[i])) continue;
     expect_no_spills_in_time(kernels[i].name, kernels[i].source, arch);
     ++compiled;
   }
@@ -61,20 +68,17 @@ std::set<std::string> names_of(const std::vector<cuda::KernelEntry>& kernels) {
   return names;
 }
 
-TEST(UsualKernelsList, HasEachKernelOnce) {
-  const auto kernels = usual_kernels(shipped_tuning(), "sm_90a");
-  EXPECT_EQ(names_of(kernels).size(), kernels.size());
-}
-
 // Without a tuned operator there is nothing to choose for.
 TEST(UsualKernelsList, IsMadeFromTheTuning) {
   EXPECT_TRUE(usual_kernels(Tuning(), "sm_90a").empty());
 }
 
 // With fixed rows, and of the bucket that an operation of as many rows begins with.
-TEST(UsualKernelsList, HasWhatAutoTakesForEveryTunedOperator) {
+TEST(UsualKernelsList, HasOnceWhatAutoTakesForEveryTunedOperator) {
   const Tuning tuning = shipped_tuning();
-  const std::set<std::string> usual = names_of(usual_kernels(tuning, "sm_90a"));
+  const auto kernels = usual_kernels(tuning, "sm_90a");
+  const std::set<std::string> usual = names_of(kernels);
+  EXPECT_EQ(usual.size(), kernels.size());
   const auto expect_usual = [&](const Segment& op, const Schedule& schedule,
                                 const Machine& machine) {
     const bool serves = schedule.rows == RowCount::bucket;
