@@ -32,7 +32,7 @@ class StrangerTest : public ::testing::Test {
   }
 
   const std::string secret_ = new_secret();
-  TcpServer server_{{"127.0.0.1", 0}, 2, secret_, /*hello_timeout_s=*/0.3};
+  TcpServer server_{{"127.0.0.1", 0}, 2, secret_, /*hello_timeout_s=*/2};
 };
 
 std::string header(FrameType type, uint32_t num_bytes) {
