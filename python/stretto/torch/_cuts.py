@@ -72,6 +72,12 @@ class Cut:
             begin += part
         return own[0] if len(own) == 1 else torch.cat(own, self.dim)
 
+    def whole(self, by_rank: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The whole tensor, of every rank's part."""
+        pieces = [one.split(self.sizes, self.dim) for one in by_rank]
+        return torch.cat([pieces[rank][part] for part, same in enumerate(self.replicas)
+                          for rank in range(0, self.ranks, same)], self.dim)
+
     def whole_shape(self, own: Sequence[int]) -> Tuple[int, ...]:
         """The shape of the whole tensor, of whose part the shape is `own`."""
         return (*own[:self.dim], sum(self.parts), *own[self.dim + 1:])

@@ -5,6 +5,7 @@ import unittest
 from ranks import Numbers, normal, run  # first: without PyTorch it skips
 
 import torch
+from torch import nn
 
 from job_common import H
 from job_modules import Model, model_of
@@ -82,6 +83,53 @@ class Checkpoints(Numbers):
             return other
 
         self.check(self.dealt(load))
+
+    def test_there_and_back(self):
+        """Whole tensors of dealt layers, also where ranks have the same heads, and of a head and an embedding that are
+        one: a checkpoint of the model as it was.
+        """
+        def made():
+            torch.manual_seed(5)
+            model = nn.Module()
+            model.embed_tokens, model.lm_head = nn.Embedding(24, H), nn.Linear(H, 24, bias=False)
+            model.lm_head.weight = model.embed_tokens.weight
+            model.layer = model_of(kv_heads=1)
+            model.register_buffer("steps", torch.arange(3))
+            return model
+
+        whole, dealt = made(), [made() for _ in range(RANKS)]
+        state = whole.state_dict()
+
+        def program(group):
+            model = st.parallelize(dealt[group.rank], group, vocabulary="gathered")
+            found = st.full_state_dict(model)
+            first = st.full_state_dict(model, device="cpu", rank0_only=True)
+            other = st.parallelize(made().to_empty(device="cpu"), group, vocabulary="gathered")
+            other.load_state_dict(found)
+            return found, first, model.state_dict(), other.state_dict()
+
+        for rank, (found, first, own, loaded) in enumerate(run(RANKS, program)):
+            self.assertEqual(list(found), list(state))
+            self.assertEqual(list(first), list(state) if rank == 0 else [])
+            for name, tensor in state.items():
+                self.assertTrue(torch.equal(found[name], tensor), name)
+                self.assertTrue(torch.equal(own[name], loaded[name]), name)
+            self.assertIs(found["lm_head.weight"], found["embed_tokens.weight"])
+            self.assertLess(own["layer.self_attn.q_proj.weight"].numel(), state["layer.self_attn.q_proj.weight"].numel())
+
+    def test_parts_of_one_weight_come_back_in_their_order(self):
+        linear = nn.Linear(H, 48 + 16 + 8)
+
+        def program(group):
+            layer = st.ColumnParallelLinear.from_linear(linear, group, parts=(48, 16, 8), replicas=(1, 1, RANKS))
+            return st.full_state_dict(layer)
+
+        for found in run(RANKS, program):
+            for name, tensor in linear.state_dict().items():
+                self.assertTrue(torch.equal(found[name], tensor), name)
+
+        with self.assertRaisesRegex(ValueError, "self_attn.q_proj.weight is on meta: it has a shape, and no data"):
+            st.full_state_dict(on_meta())
 
     def test_what_does_not_fit_is_named(self):
         self.state["mlp.up_proj.weight"] = torch.zeros(48, H)

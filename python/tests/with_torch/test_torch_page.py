@@ -145,6 +145,9 @@ class Page(unittest.TestCase):
                 torch.save({name: tensor}, files[-1])
             model = self.run_block(block_of("## Checkpoints"), Model=Model, files=files)["model"]
             torch.testing.assert_close(model(x), right(x), rtol=1e-3, atol=1e-3)
+            text = block_of("## Checkpoints", 1).replace("checkpoint.pt", files[0])
+            self.run_block(text, model=model, dist=dist)
+            right.load_state_dict(torch.load(files[0]))
 
     def test_whole_models_with_their_vocabularies(self):
         model, ids = Language(), torch.arange(ROWS).view(1, ROWS)
