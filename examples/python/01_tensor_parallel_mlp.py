@@ -3,15 +3,16 @@
 
     python examples/python/01_tensor_parallel_mlp.py         # four ranks as threads, on any machine
     torchrun --nproc-per-node 4 examples/python/01_tensor_parallel_mlp.py
+    mpirun -n 4 python examples/python/01_tensor_parallel_mlp.py
 
 Without GPUs Stretto's emulator executes the plan of all ranks, the plan that GPUs run.
 """
 
-import os
-
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 
+import processes
 import stretto
 import stretto.torch as st
 
@@ -43,14 +44,11 @@ def run(rank, ranks, group, device="cpu"):
 
 
 def main():
-    if "RANK" in os.environ:  # started by torchrun
-        import torch.distributed as dist
-        device = f"cuda:{os.environ['LOCAL_RANK']}" if torch.cuda.is_available() else "cpu"
-        if device != "cpu":
-            torch.cuda.set_device(device)
-        dist.init_process_group("gloo" if device == "cpu" else "nccl")
+    device = processes.join()
+    if device is not None:
         rank, ranks = dist.get_rank(), dist.get_world_size()
         told = [run(rank, ranks, None, device)]
+        dist.destroy_process_group()
         if rank != 0:
             return
     else:

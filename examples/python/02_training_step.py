@@ -3,6 +3,7 @@
 
     python examples/python/02_training_step.py               # two processes, on any machine
     torchrun --nproc-per-node 2 examples/python/02_training_step.py
+    mpirun -n 2 python examples/python/02_training_step.py
 """
 
 import torch
