@@ -7,6 +7,7 @@ must: what it was at stands in a step file, so that a restarted one goes on with
 
 import json
 import os
+import time
 
 
 class Lost(RuntimeError):
@@ -42,25 +43,26 @@ class Agreement:
 
 
 class StepFile:
-    """What the job is at, for the process that comes after this one; only rank 0 writes."""
+    """What the job is at, and since when, for the process that comes after this one; only rank 0 writes."""
 
     def __init__(self, path, writes):
-        self.path, self.writes = path, writes
+        self.path, self.writes, self.begun = path, writes, time.time()
 
     def note(self, row, label, problems, problem=None):
         if not self.writes:
             return
         with open(self.path + ".new", "w", encoding="utf-8") as file:
-            json.dump({"row": row, "label": label, "problems": problems, "problem": problem}, file)
+            json.dump({"row": row, "label": label, "problems": problems, "problem": problem, "begun": self.begun}, file)
         os.replace(self.path + ".new", self.path)
 
     def read(self):
-        """(row, problems) where an earlier process ended: its contestant is out there."""
+        """(row, problems) where an earlier process ended: its contestant is out there. `begun` is that one's then."""
         try:
             with open(self.path, encoding="utf-8") as file:
                 noted = json.load(file)
         except FileNotFoundError:
             return None, {}
+        self.begun = noted["begun"]
         problem = noted["problem"] or "its process ended"
         return noted["row"], {**noted["problems"], noted["label"]: problem}
 

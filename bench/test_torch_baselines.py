@@ -53,7 +53,7 @@ class Script(unittest.TestCase):
         self.error = 1e-3
         for patch in (mock.patch.object(torch_contestants, "relative_error", lambda *_: self.error),
                       mock.patch.object(torch_contestants, "MOST_WAIT_S", 0),
-                      mock.patch.object(torch_baselines.os, "_exit", side_effect=SystemExit)):
+                      mock.patch.object(os, "_exit", side_effect=SystemExit)):
             patch.start()
             self.addCleanup(patch.stop)
 

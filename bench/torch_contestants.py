@@ -1,5 +1,5 @@
-"""What takes turns in torch_baselines.py: an operator's tensors, PyTorch's paths and Stretto's on them, and how
-one of them is verified and timed."""
+"""What takes turns beside PyTorch: an operator's tensors, PyTorch's paths and Stretto's on them, and how one of them is
+verified and timed."""
 
 import math
 import time
@@ -16,24 +16,33 @@ MOST_WAIT_S = 60  # for the GPU; a contestant that takes longer has hung
 
 
 class Operator:
-    """One operator's tensors and contestants on this rank."""
+    """One operator's tensors and contestants on this rank. Rows are padded so that the ranks divide them where a
+    collective takes as many of each; of each rank's, the real ones come first."""
 
     def __init__(self, name, m, n, k, dtype, group):
         self.name, self.group = name, group
         self.ranks, rank = dist.get_world_size(), dist.get_rank()
-        if m % self.ranks or n % self.ranks or k % self.ranks:
-            raise ValueError(f"PyTorch's collectives need sizes that divide by {self.ranks}")
+        if n % self.ranks or k % self.ranks:
+            raise ValueError(f"PyTorch's collectives need columns that divide by {self.ranks}")
+        each = -(-m // self.ranks)
+        self.is_padded = name != "gemm-ar" and each * self.ranks != m
+        owned = [m // self.ranks + (one < m % self.ranks) for one in range(self.ranks)]
+        self.own = owned[rank]
+        if self.is_padded:
+            self.real = torch.cat([torch.arange(each * one, each * one + count) for one, count in enumerate(owned)])
+            self.real = self.real.cuda()
+            m = each * self.ranks
         torch.manual_seed(1234 + rank)
         normal = lambda *size: torch.randn(*size, device="cuda", dtype=dtype)  # noqa: E731
         if name == "ag-gemm":
-            self.a, self.b = normal(m // self.ranks, k), normal(n // self.ranks, k)
+            self.a, self.b = normal(each, k), normal(n // self.ranks, k)
             self.gathered = torch.empty(m, k, device="cuda", dtype=dtype)
             self.gathered.normal_()
             self.out = torch.empty(m, n // self.ranks, device="cuda", dtype=dtype)
         else:
             self.a, self.b = normal(m, k // self.ranks), normal(n, k // self.ranks)
             self.partial = torch.empty(m, n, device="cuda", dtype=dtype)
-            self.out = torch.empty(m // self.ranks, n, device="cuda", dtype=dtype)
+            self.out = torch.empty(each, n, device="cuda", dtype=dtype)
             if name == "gemm-ar":
                 self.symmetric = symm_mem.empty(m, n, device="cuda", dtype=dtype)
                 symm_mem.rendezvous(self.symmetric, group)
@@ -64,7 +73,7 @@ class Operator:
     def fused(self):
         if self.name == "ag-gemm":
             _, outputs = torch.ops.symm_mem.fused_all_gather_matmul(
-                self.a, [self.b.t()], gather_dim=0, group_name=self.group)
+                self.a, [self.b.t()], gather_dim=0, group_name=self.group, return_A=False)
             return outputs[0]
         if self.name == "gemm-rs":
             return torch.ops.symm_mem.fused_matmul_reduce_scatter(
@@ -85,14 +94,29 @@ class Operator:
             return total[dist.get_rank() * rows:][:rows]
         return total
 
+    def without_padding(self, result):
+        """Of a result of padded rows, those of this rank that are real."""
+        if not self.is_padded:
+            return result
+        return result[self.real] if self.name == "ag-gemm" else result[:self.own]
+
+    def tensors(self):
+        """By the names that Stretto has for them, without padding."""
+        out = torch.empty_like(self.partial) if self.name == "gemm-ar" else self.out
+        if not self.is_padded:
+            return {"a": self.a, "b": self.b, "out": out}
+        if self.name == "ag-gemm":
+            return {"a": self.a[:self.own], "b": self.b, "out": out[:len(self.real)]}
+        return {"a": self.a[self.real], "b": self.b, "out": out[:self.own]}
+
 
 class Stretto:
     """Stretto's operation on an Operator's tensors."""
 
-    def __init__(self, context, operation_type, op, m, n, k):
-        self.operation = operation_type(context, op.name, rows="fixed", m=m, n=n, k=k)
-        self.out = torch.empty_like(op.partial) if op.name == "gemm-ar" else op.out
-        self.tensors = {"a": op.a, "b": op.b, "out": self.out}
+    def __init__(self, context, operation_type, op, sizes):
+        self.operation = operation_type(context, op.name, rows="fixed", **sizes)
+        self.tensors = op.tensors()
+        self.out = self.tensors["out"]
 
     def run(self):
         self.operation.run(self.tensors)
@@ -117,17 +141,43 @@ def meet():
 
 
 def relative_error(result, reference):
+    if reference.numel() == 0:  # of fewer rows than ranks
+        return 0.0
     return ((result.float() - reference).norm() / reference.norm()).item()
 
 
-class Contestant:
-    """What takes turns: run() enqueues one run and returns its result, settle() hears of runs' errors."""
+def slowest_us(run):
+    """Of one run outside a graph, on the rank that takes longest."""
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    run()
+    stop.record()
+    wait_for_gpu()
+    took = torch.tensor([start.elapsed_time(stop) * 1000], device="cuda")
+    dist.all_reduce(took, dist.ReduceOp.MAX)
+    wait_for_gpu()
+    return took.tolist()[0]
 
-    def __init__(self, run, settle=lambda: None, reference=None, turn_ms=0):
+
+def fewer_runs(graph_us, run_us):
+    """Of a graph that is to take so long at most: an even number, for operations that alternate."""
+    return max(2, min(RUNS_PER_GRAPH, int(graph_us / max(run_us, 1)) // 2 * 2))
+
+
+class Contestant:
+    """What takes turns: run() enqueues one run and returns its result, settle() hears of runs' errors.
+
+    look(result)  what of a result is compared with `reference`
+    graph_us      how long a graph may take: it has fewer runs then, at least two; 0: RUNS_PER_GRAPH always
+    """
+
+    def __init__(self, run, settle=lambda: None, reference=None, turn_ms=0, most_error=MOST_ERROR,
+                 look=lambda result: result, graph_us=0):
         self.run, self.settle, self.reference = run, settle, reference
-        self.turn_ms = turn_ms
+        self.turn_ms, self.most_error, self.look, self.graph_us = turn_ms, most_error, look, graph_us
         self.launches = 0  # in half a turn; 0: not known
         self.graph = self.result = None
+        self.runs = RUNS_PER_GRAPH
         self.error = 0.0
         self.times = []
 
@@ -146,9 +196,12 @@ class Contestant:
         torch.cuda.current_stream().wait_stream(stream)
         meet()
         self.settle()
+        if self.graph_us > 0:
+            self.runs = fewer_runs(self.graph_us, slowest_us(self.run))
+            self.settle()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            for _ in range(RUNS_PER_GRAPH):
+            for _ in range(self.runs):
                 self.result = self.run()
         self.graph = graph
 
@@ -157,8 +210,8 @@ class Contestant:
         self.settle()
         if self.reference is None:
             return
-        self.error = max(self.error, relative_error(result, self.reference))
-        if not self.error <= MOST_ERROR:
+        self.error = max(self.error, relative_error(self.look(result), self.reference))
+        if not self.error <= self.most_error:
             raise RuntimeError(f"wrong results: a relative error of {self.error:.1e}")
 
     def verify_graph(self):
@@ -176,7 +229,7 @@ class Contestant:
                 dist.all_reduce(slowest, dist.ReduceOp.MAX)
                 wait_for_gpu()
                 self.launches = max(1, math.ceil(self.turn_ms / 2 / slowest.tolist()[0]))
-        self.times.append(self.time_ms() * 1000 / RUNS_PER_GRAPH)
+        self.times.append(self.time_ms() * 1000 / self.runs)
 
     def time_ms(self):
         """Of one launch in the second half of a turn."""
