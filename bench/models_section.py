@@ -1,7 +1,7 @@
 """The part of docs/performance.md on whole models in PyTorch; report.py puts it there."""
 
 from fused_section import title
-from summary import table
+from summary import geometric_mean, table
 
 OURS = "stretto"
 
@@ -20,14 +20,19 @@ def cells(found):
 
 
 def models_section(source, result):
-    body = []
+    body, by_kind = [], {}
     for row in result["rows"]:
         theirs, ours = best_of(row, False), best_of(row, True)
         ratio = f"{theirs[1]['us'] / ours[1]['us']:.3f}" if theirs and ours else "-"
+        if theirs and ours:
+            by_kind.setdefault(row["kind"], []).append(theirs[1]["us"] / ours[1]["us"])
         body.append([row["model"], row["kind"], f"{row['rows']}", f"{row['layers']}", *cells(theirs), *cells(ours),
                      ratio])
     alone = (" One rank has nothing to communicate: what is compared is the cost of Stretto's layers beside "
              "PyTorch's own." if result["ranks"] == 1 else "")
+    means = "; ".join(f"{kind} {geometric_mean(found):.2f} (worst {min(found):.2f})" for kind, found in by_kind.items())
+    if result["ranks"] > 1 and means:
+        alone = f" Times as fast as PyTorch's fastest, in geometric mean: {means}."
     return "\n\n".join([
         title("Whole models in PyTorch", result),
         f"`{source}`, commit {result['commit']}, PyTorch {result['torch']}. A step of a model of Llama's shape with "

@@ -1,5 +1,6 @@
 """The plots of docs/performance.md: how many times faster each row is; needs matplotlib."""
 
+from graphs_section import is_of_graphs
 from summary import chosen, fused_rows, session, torch_times
 
 
@@ -15,7 +16,7 @@ def draw(results, folder):
     torch_rows = torch_times(results)
     folder.mkdir(exist_ok=True)
     for path, result in results:
-        if result["benchmark"] != "fused":
+        if result["benchmark"] != "fused" or is_of_graphs(result):
             continue
         rows = fused_rows(result)
         figure, axes = pyplot.subplots(figsize=(9, 0.28 * len(rows) + 1.2))

@@ -17,8 +17,10 @@ import sys
 
 from fused_section import beside_torch_section, fused_section, title
 from gemm_section import gemm_section
+from graphs_section import graphs_section, is_of_graphs
 from grouped_section import grouped_section
 from language_section import language_section, torch_all_reduces
+from layers_section import layers_section
 from models_section import models_section
 from moe_section import moe_section
 from one_rank_section import one_rank_section
@@ -33,10 +35,12 @@ PLOTS = ROOT / "docs" / "plots"
 WITH_TABLES = (ROOT / "README.md", ROOT / "docs" / "results.md")
 
 # As a reader comes to them: what was tuned for, PyTorch beside it, what was not, and the parts.
-KINDS = ("fused", "torch", "fused, others", "gemm", "grouped", "moe", "bench", "device language")
+KINDS = ("fused", "torch", "layers", "graphs", "fused, others", "gemm", "grouped", "moe", "bench", "device language")
 
 
 def kind_of(result):
+    if is_of_graphs(result):
+        return "graphs"
     return "fused, others" if result["benchmark"] == "fused" and "of" in result else result["benchmark"]
 
 
@@ -63,7 +67,7 @@ def glance_section(results, torch_rows):
             for operator, bar in BARS.items()]
     body = []
     for _, result in results:
-        if result["benchmark"] == "fused":
+        if result["benchmark"] == "fused" and not is_of_graphs(result):
             heading = title("Fused operators", result)
             body += [[f"[{heading.lstrip('# ')}]({anchor(heading)})", *cells]
                      for cells in at_a_glance(result, torch_rows)]
@@ -89,6 +93,10 @@ def page(results):
             sections.append(gemm_section(source, result))
         elif result["benchmark"] == "grouped":
             sections.append(grouped_section(source, result))
+        elif is_of_graphs(result):
+            sections.append(graphs_section(source, result))
+        elif result["benchmark"] == "layers":
+            sections.append(layers_section(source, result))
         elif result["benchmark"] == "fused":
             sections.append(fused_section(source, result, torch_rows))
         elif result["benchmark"] == "torch":

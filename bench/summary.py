@@ -38,9 +38,11 @@ def parse_operator(text):
 
 
 def fused_rows(result):
-    """Rows of a `fused` file, each with all its schedules, fastest first."""
+    """Rows of a `fused` file, each with all its schedules, fastest first; without those that nobody could run."""
     rows = []
     for row in result["rows"]:
+        if "sequential_us" not in row or not any("time_us" in one for one in row["strategies"]):
+            continue
         contestants = sorted(
             (Contestant(s.get("short", s["strategy"]), s["time_us"], s["low_us"], s["high_us"],
                         s["strategy"] == "auto", s.get("parts"), s.get("predicted_us"))

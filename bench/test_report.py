@@ -6,7 +6,9 @@ import re
 import unittest
 
 import fused_section
+import graphs_section
 import grouped_section
+import layers_section
 import models_section
 import moe_section
 import one_rank_section
@@ -82,7 +84,58 @@ class Models(unittest.TestCase):
         self.assertIn("| tiny | decode | 4 | 3 | 22 | nccl compiled | - | 20 | stretto graph | 2.0e-02 | 1.100 |", text)
         self.assertIn("| tiny | train | 4 | 3 | - | - | - | - | - | - | - |", text)
         self.assertNotIn("One rank", text)
+        self.assertIn("in geometric mean: decode 1.10 (worst 1.10).", text)
         self.assertIn("One rank", models_section.models_section("models.json", {**result, "ranks": 1}))
+
+
+class LayersOnRanks(unittest.TestCase):
+    PATH = pathlib.Path("bench/results/layers.json")
+    ROW = {"operator": "mlp m=64 h=32 f=16 ranks=2 dtype=bf16", "link_bytes": 3_200_000, "failed": {},
+           "us": {"products": [8.0, 7, 9], "nccl": [30.0, 29, 31], "async-tp": [24.0, 23, 25],
+                  "stretto parts": [22.0, 21, 23], "stretto": [20.0, 19, 21], "stretto split=2/tiles": [25.0, 24, 26]},
+           "errors": {}, "schedules": {"stretto": "up:tiles/down:slices"}}
+
+    def section(self, *rows):
+        return layers_section.layers_section(self.PATH, {
+            "machine": "GPU", "ranks": 2, "commit": "abc", "date": "today", "torch": "2.0", "data": "standard normal",
+            "packages": {"triton": "triton 3"}, "rows": list(rows)})
+
+    def test_auto_stands_beside_the_fastest_library_and_the_parts(self):
+        text = self.section(self.ROW)
+        self.assertIn("### mlp: 1.20 (worst 1.20) over the fastest library, 1.50 (worst 1.50) over the best with NCCL, "
+                      "1.10 (worst 1.10) over the parts", text)
+        # 3.2 MB at 320 GB/s take longer than the products.
+        self.assertIn("| m=64 h=32 f=16 | 8.0 | 24.0 | async-tp | 22.0 | 20.0 | 19.0–21.0 | `up:tiles/down:slices` | 1.20 | "
+                      "1.10 | 0.50 | split=2/tiles 25.0 |", text)
+
+    def test_rows_that_were_cut_or_failed_do_not_end_the_page(self):
+        failed = {**self.ROW, "us": {"nccl": [30.0, 29, 31]}, "failed": {"stretto": "no time"}, "schedules": {}}
+        text = self.section({"operator": "mlp m=1 h=2 f=4 ranks=2", "failed": {"row": "no memory"}}, failed)
+        self.assertIn("| - | 30.0 | nccl | - | failed | - | `-` | - | - | - | - |", text)
+        self.assertIn("- m=64 h=32 f=16: stretto: no time", text)
+        self.assertIn("### mlp: - over the fastest library", text)
+
+
+class Graphs(unittest.TestCase):
+    def test_operators_of_several_products_have_a_section_of_their_own(self):
+        auto = {"strategy": "auto", "short": "up:tiles/down:tiles", "time_us": 20.0, "low_us": 19.0, "high_us": 21.0,
+                "predicted_us": 18.0}
+        row = {"operator": "mlp m=64 h=32 f=16 ranks=2 dtype=bf16", "gemm_us": 15.0, "sequential_us": 30.0,
+               "floor_us": 16.0, "strategies": [auto, {"strategy": "tiles", "short": "t", "time_us": 18.0, "low_us": 17.0,
+                                                       "high_us": 19.0}, {"strategy": "waves", "refused": ["no"]}]}
+        refused = {**row, "strategies": [{"strategy": "auto", "wrong": "values"}]}
+        result = {"benchmark": "fused", "machine": "GPU", "ranks": 2, "commit": "abc", "date": "today",
+                  "data": "standard normal", "rows": [row, refused]}
+        self.assertTrue(graphs_section.is_of_graphs(result))
+        self.assertEqual(report.kind_of(result), "graphs")
+        text = graphs_section.graphs_section(pathlib.Path("any.json"), result)
+        self.assertIn("### mlp: 1.50x over the library path (worst 1.50)", text)
+        self.assertIn("| m=64 h=32 f=16 | 15.0 | 30.0 | 20.0 | 19.0–21.0 | 18.0 | `up:tiles/down:tiles` | 1.50 | 0.80 | "
+                      "tiles 18.0 |", text)
+        self.assertEqual(text.count("| m=64"), 1)
+        fused = {"benchmark": "fused", "rows": [{"operator": OPERATOR.format(64), "strategies": []}]}
+        self.assertFalse(graphs_section.is_of_graphs(fused))
+        self.assertEqual(summary.fused_rows({"ranks": 4, **fused}), [])
 
 
 class Grouped(unittest.TestCase):

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""MLPs, norms behind sums, all-to-alls, decoder layers and layers of experts on several GPUs: Stretto beside libraries.
+
+    torchrun --nproc-per-node 2 bench/layers.py --shapes FILE --out layers.json [--seconds 400]
+
+Shapes are as bench/shapes/layers.py prints them. As torch_baselines.py, for operators of several products and of experts. A row has, by contestant, microseconds (the
+median over rounds of the slowest rank's, the 10th and the 90th percentile), relative errors, and why who failed did.
+Contestants are sequences of cuBLAS, NCCL and one-pass kernels in Triton, PyTorch's fused operators, symmetric memory,
+FlashInfer and DeepGEMM where their packages are found (layer_paths.py, expert_paths.py), Stretto's operators of
+one product with such kernels between ("stretto parts"), and Stretto's plan of all ("stretto"). *products*: these alone.
+Rows are measured in the file's order, and the file has them as soon as they are; --seconds says how long any may begin.
+"""
+
+import argparse
+import gc
+import importlib.metadata
+import os
+import pathlib
+import sys
+
+os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
+os.environ.setdefault("NVSHMEM_DISABLE_NVLS", "1")
+os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+
+import expert_paths  # noqa: E402
+import layer_paths  # noqa: E402
+import torch_job  # noqa: E402
+from torch_contestants import wait_for_gpu  # noqa: E402
+
+SIZES = {**layer_paths.SIZES, **expert_paths.SIZES}
+PATHS = {**layer_paths.PATHS, **expert_paths.PATHS}
+GRAPH_US = 30_000  # of one launch at most
+
+
+class Layer:
+    """A row's tensors, its reference, and its contestants, made one by one."""
+
+    def __init__(self, job, name, sizes):
+        self.job, self.name, self.operations = job, name, {}
+        place = layer_paths.Place(dist.get_rank(), dist.get_world_size(), "cuda", job.group)
+        torch.manual_seed(1234 + place.rank)
+        self.paths = PATHS[name](place, **{key.replace("-", "_"): size for key, size in sizes.items()})
+        self.reference = self.paths.reference()
+        wait_for_gpu()
+
+    def contestant(self, call, settle=lambda: None, verified=True, look=None):
+        return self.job.contestant(call, settle, self.reference if verified else None, graph_us=GRAPH_US,
+                                   most_error=self.paths.most_error, look=look or self.paths.look)
+
+    def their(self, call):
+        look = self.paths.look_of(call) if hasattr(self.paths, "look_of") else None
+        return self.contestant(call, look=look)
+
+    def operation(self, label, operator, sizes, schedule="auto"):
+        made = self.job.stretto.Operation(self.job.context, operator, rows="fixed", schedule=schedule, sizes=sizes)
+        self.operations.setdefault(label, []).append(made)
+        return made
+
+    def ours(self, label, schedule):
+        paths = self.paths
+        operation = self.operation(label, self.name, paths.sizes, schedule)
+        tensors = {**paths.inputs, **{name: torch.empty_like(one) for name, one in paths.outputs.items()}}
+
+        def call():
+            operation.run(tensors)
+            return tensors[paths.result]
+        wait_for_gpu()
+        return self.contestant(call, operation.finish)
+
+    def by_parts(self, label, wanted, call):
+        made = {part: self.operation(label, operator, sizes) for part, (operator, sizes) in wanted.items()}
+        wait_for_gpu()
+        return self.contestant(lambda: call(**made), lambda: [one.finish() for one in made.values()])
+
+    def flashinfer(self):
+        """By label, what makes a contestant of FlashInfer's; nothing where it has none, or is not there."""
+        if isinstance(self.paths, layer_paths.Norm) and not self.paths.scatters:
+            return {f"flashinfer{' pdl' * pdl}": lambda pdl=pdl: self.their(
+                self.paths.by_flashinfer(*self.fusion(), pdl)) for pdl in (False, True)}
+        if isinstance(self.paths, expert_paths.DealtExperts):
+            def push():
+                import flashinfer.moe_ep as layers
+                return self.their(self.paths.by_flashinfer(layers))
+            return {"flashinfer push": push}
+        return {}
+
+    def fusion(self):
+        """FlashInfer's all-reduce with a norm, by TensorRT-LLM's kernels, and its workspace. They are the only ones
+        that use no NVLink multicast: other backends are not to be asked for."""
+        import flashinfer.comm as fusion
+        from flashinfer.comm.mnnvl import TorchDistBackend
+        rows, columns = self.paths.sizes["m"], self.paths.sizes["n"]
+        kept = self.job.__dict__.setdefault("fusions", {})
+        if kept.get(columns, (0,))[0] < rows:
+            most = max(8192, rows)
+            kept[columns] = most, fusion.create_allreduce_fusion_workspace(
+                backend="trtllm", world_size=dist.get_world_size(), rank=dist.get_rank(), max_token_num=most,
+                hidden_dim=columns, dtype=torch.bfloat16, comm_backend=TorchDistBackend(), group=dist.group.WORLD)
+        return fusion, kept[columns][1]
+
+    def makers(self):
+        """By label, what makes a contestant."""
+        paths = self.paths
+        made = {label: lambda call=call: self.contestant(call, verified=False) for label, call in paths.alone().items()}
+        made |= {label: lambda call=call: self.their(call) for label, call in paths.theirs().items()}
+        made |= self.flashinfer()
+        if self.job.context is None:
+            return made
+        parts = paths.parts()
+        if parts is not None:
+            made["stretto parts"] = lambda: self.by_parts("stretto parts", *parts)
+        for schedule in paths.schedules:
+            label = "stretto" if schedule == "auto" else f"stretto {schedule}"
+            made[label] = lambda label=label, schedule=schedule: self.ours(label, schedule)
+        return made
+
+
+def anything(call):
+    """What other people's code raises, as what ends one contestant only."""
+    def guarded():
+        try:
+            return call()
+        except (ValueError, RuntimeError):
+            raise
+        except Exception as error:
+            raise RuntimeError(f"{type(error).__name__}: {error}") from None
+    return guarded
+
+
+def spread(times):
+    times = sorted(times)
+    return [times[len(times) // 2], times[len(times) // 10], times[-1 - len(times) // 10]]
+
+
+def measure(job, name, sizes, problems):
+    row = {"operator": torch_job.operator_text(name, sizes)}
+    contest = job.contest(row["operator"], problems)
+    layer = contest.attempt("row", anything(lambda: Layer(job, name, sizes)))
+    makers = layer and contest.attempt("row", anything(layer.makers))
+    if not makers:
+        return {**row, "failed": {"row": contest.problems["row"]}}
+    contestants = {}
+    for label, make in makers.items():
+        made = contest.attempt(label, anything(make))
+        if made is not None:
+            made.run = anything(made.run)
+            contestants[label] = made
+    job.take_turns(contest, contestants)
+    timed = {label: one for label, one in contestants.items() if label not in contest.problems}
+    row |= {"link_bytes": layer.paths.link_bytes(), "us": {label: spread(one.times) for label, one in timed.items()},
+            "errors": {label: one.error for label, one in timed.items() if one.reference is not None},
+            "schedules": {label: " / ".join(one.schedule() for one in made)
+                          for label, made in layer.operations.items()},
+            "failed": dict(contest.problems)}
+    operations = layer.operations
+    contestants.clear()
+    timed.clear()
+    makers.clear()
+    made = layer = None  # graphs end before what they run
+    gc.collect()
+    for label, some in operations.items():
+        for operation in some:
+            torch_job.close(contest, label, operation)
+    torch.cuda.empty_cache()
+    return row
+
+
+def packages():
+    """The versions of what others' contestants come from, by module; what is missing is not in it."""
+    known = importlib.metadata.packages_distributions()
+    return {module: " ".join(f"{one} {importlib.metadata.version(one)}" for one in known[module])
+            for module in ("deep_gemm", "flashinfer", "triton") if module in known}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    torch_job.add_options(parser, rounds=7)
+    args = parser.parse_args()
+    shapes = torch_job.parse_shapes(args.shapes, SIZES)
+    torch_job.run(torch_job.checked(args), shapes, measure, "layers", packages=packages())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Layers for bench/layers.py, those that say most first.
+
+    bench/shapes/layers.py dense --on 2
+    bench/shapes/layers.py experts --on 2
+
+`dense`: norms behind sums of 8192 columns, K of 4096 a rank; MLPs and decoder layers of Llama-3 8B and 70B, and MLPs
+of which each rank has an eighth; all-to-alls around the projections of 8B and 70B. `experts`: layers of experts of the
+models that bench/moe_layers.py has, whole ones first, each rank with an eighth of experts or of their inner columns, or
+with what it has on so many GPUs.
+"""
+
+import argparse
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from moe_layers import MODELS  # noqa: E402
+
+# hidden, inner, heads, heads of keys
+LLAMAS = {"llama-3-8b": (4096, 14336, 32, 8), "llama-3-70b": (8192, 28672, 64, 8)}
+# Rows by how much they say.
+ROWS = ((2048, 512), (8192, 64), (4096, 1024))
+FEW_MODELS = ("mixtral", "qwen30b", "qwen235b", "dsv3")
+# Tokens of all ranks together for tensor parallelism, of each for experts that are dealt.
+TOKENS = ((1024, 8192), (64,), (4096, 16384))
+TOKENS_OF_RANK = ((1024, 128), (8192,), (16, 512, 4096))
+
+
+def layer(kind, m, model):
+    hidden, inner, heads, kv_heads = LLAMAS[model]
+    if kind == "layer":
+        return f"layer m={m} h={hidden} f={inner} heads={heads} kv-heads={kv_heads} head-dim=128", model
+    if kind == "mlp":
+        return f"mlp m={m} h={hidden} f={inner}", model
+    n, k = ((heads + 2 * kv_heads) * 128, hidden) if kind == "gemm-a2a" else (hidden, heads * 128)
+    return f"{kind} m={m} n={n} k={k}", model
+
+
+def dense(ranks):
+    """(operator with its sizes, of what)"""
+    for rows in ROWS:
+        for m in rows:
+            yield f"gemm-ar-norm m={m} n=8192 k={4096 * ranks}", "K of 4096 a rank"
+            yield f"gemm-rs-norm m={m} n=8192 k={4096 * ranks}", "K of 4096 a rank"
+        for model in LLAMAS:
+            for m in rows:
+                yield layer("mlp", m, model)
+                if m >= 2048:
+                    yield layer("layer", m, model)
+                    yield layer("gemm-a2a", 2 * m, model)
+                    yield layer("a2a-gemm", 2 * m, model)
+        for m in rows if ranks < 8 else ():
+            hidden, inner, *_ = LLAMAS["llama-3-70b"]
+            yield f"mlp m={m} h={hidden} f={inner * ranks // 8}", "llama-3-70b, an eighth on each rank"
+
+
+def experts(ranks):
+    for of_tensors, of_rank in zip(TOKENS, TOKENS_OF_RANK):
+        for models in (FEW_MODELS, [name for name in MODELS if name not in FEW_MODELS]):
+            for kinds in (("moe-tp",), ("moe-ep",), ("moe-tp-down", "moe-tp-up")):
+                for model in models:
+                    yield from experts_of(model, kinds, of_tensors, of_rank, ranks)
+
+
+def experts_of(model, kinds, of_tensors, of_rank, ranks):
+    hidden, inner, count, top_k = MODELS[model]
+    for kind in kinds:
+        for tokens in of_rank if kind == "moe-ep" else of_tensors:
+            parts = [(inner, count, ""), (inner * ranks // 8, count, ", an eighth of columns")]
+            if kind == "moe-ep":
+                parts = [(inner, count * ranks // 8, ", an eighth of experts"), (inner, count, "")]
+            for f, here, what in parts if ranks < 8 else parts[:1]:
+                if top_k <= here and (what or kind != "moe-ep" or tokens <= 1024):
+                    t = tokens * ranks if kind == "moe-ep" else tokens
+                    yield f"{kind} t={t} h={hidden} f={f} experts={here} k={top_k}", model + what
+
+
+def text_of(name, ranks):
+    lines = [f"# Layers on {ranks} GPUs: {name}. Made by bench/shapes/layers.py."]
+    lines += [f"{operator} ranks={ranks}  # {what}" for operator, what in {"dense": dense, "experts": experts}[name](ranks)]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("list", choices=("dense", "experts"))
+    parser.add_argument("--on", type=int, default=2, help="ranks")
+    args = parser.parse_args()
+    print(text_of(args.list, args.on), end="")
+
+
+if __name__ == "__main__":
+    main()
