@@ -53,6 +53,7 @@ Json parts_json(const runtime::RunParts& parts) {
 
 std::string print(const BenchedOperator& benched, const std::string& against) {
   std::string out = to_string(benched.op) + "\n\n";
+  if (!benched.problem.empty()) return out + "not measured: " + benched.problem + "\n\n";
   Table table(
       {"strategy", "time", "spread", "cold", "speed-up", "exposed", "floor", "predicted", "SMs"});
   table.add({"", "us", "us", "us", "x", "us", "/ time", "us", "gemm+comm"});
@@ -167,6 +168,11 @@ std::string legend(const std::string& gpu, const Options& options, const Machine
 }
 
 Json to_json(const BenchedOperator& benched) {
+  if (!benched.problem.empty()) {
+    return {{"operator", to_string(benched.op)},
+            {"problem", benched.problem},
+            {"strategies", Json::array()}};
+  }
   Json json = {{"operator", to_string(benched.op)},
                {"link_floor_us", benched.link_floor_us},
                {"floor_us", benched.floor_us()},

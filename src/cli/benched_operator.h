@@ -30,6 +30,7 @@ struct BenchedOperator {
   double expert_floor_us = 0;
   std::string routing = {};
   std::vector<BenchedStrategy> strategies;
+  std::string problem = {};  // why nothing was measured
 
   double alone_us() const;  // the GEMMs by cuBLAS or at the experts' floor, and look-ups at theirs
   double floor_us() const;  // nothing can be faster: link bytes, or what is alone

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "cli/bench_report.h"
@@ -75,13 +76,33 @@ std::vector<std::vector<Choice>> all_contestants(const std::vector<Operator>& op
 ExitCode exit_code_of(const std::vector<BenchedOperator>& rows) {
   ExitCode worst = kGood;
   for (const BenchedOperator& row : rows) {
+    if (!row.problem.empty()) {
+      worst = kSystemFault;
+      continue;
+    }
     const auto& all = row.strategies;
     const auto is_refused = [](const auto& one) { return !one.choice.refused.empty(); };
     const auto is_wrong = [](const auto& one) { return !one.measured.problem.empty(); };
     if (std::any_of(all.begin(), all.end(), is_wrong)) return kWrong;
-    if (std::all_of(all.begin(), all.end(), is_refused)) worst = kBadUsage;
+    if (std::all_of(all.begin(), all.end(), is_refused)) worst = std::max(worst, kBadUsage);
   }
   return worst;
+}
+
+// One that cannot be measured, for want of memory say, does not end a list; where none can any
+// more, as after a GPU's fault, the second does.
+BenchedOperator bench_or_problem(const std::function<BenchedOperator()>& bench, const Operator& op,
+                                 const Machine& machine, bool may_fail) {
+  try {
+    return bench();
+  } catch (const SystemError& error) {
+    if (!may_fail) throw;
+    BenchedOperator failed;
+    failed.op = op;
+    failed.machine = machine;
+    failed.problem = error.what();
+    return failed;
+  }
 }
 
 Outcome run(const Options& options) {
@@ -124,10 +145,14 @@ Outcome run(const Options& options) {
     Progress progress;
     const double share = 1.0 / static_cast<double>(operators.size());
     for (size_t i = 0; i < operators.size(); ++i) {
-      rows.push_back(bench.run(operators[i], machine, choices[i], timing, [&](double part) {
-        progress.show("measuring " + to_string(operators[i]),
-                      share * (static_cast<double>(i) + part));
-      }));
+      const auto measured = [&] {
+        return bench.run(operators[i], machine, choices[i], timing, [&](double part) {
+          progress.show("measuring " + to_string(operators[i]),
+                        share * (static_cast<double>(i) + part));
+        });
+      };
+      const bool may_fail = operators.size() > 1 && (rows.empty() || rows.back().problem.empty());
+      rows.push_back(bench_or_problem(measured, operators[i], machine, may_fail));
       if (keeps) write_file(options.output, results());
     }
   }

@@ -61,6 +61,14 @@ TEST_F(BenchReport, TablesCompareWithTheLibraryPathOrAStrategy) {
   EXPECT_THAT(print(benched_, "slices"), ContainsRegex("tiles +125.0 +121.0-129.0 +140.0 +- "));
 }
 
+TEST_F(BenchReport, WhatCouldNotBeMeasuredSaysWhy) {
+  benched_.problem = "no memory";
+  EXPECT_EQ(print(benched_, "library"),
+            "gemm-rs m=2048 n=4096 k=8192 ranks=4 dtype=bf16\n\nnot measured: no memory\n\n");
+  EXPECT_EQ(to_json(benched_).at("problem"), "no memory");
+  EXPECT_TRUE(to_json(benched_).at("strategies").empty());
+}
+
 TEST_F(BenchReport, TheFloorIsTheLongerOfTheGemmAndTheLink) {
   EXPECT_EQ(to_json(benched_).at("floor_us"), 100);
   benched_.link_floor_us = 112.5;
