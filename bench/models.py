@@ -5,7 +5,8 @@
 
 Random weights and hidden states, the same for all ways (tp_ways.py), in one process a rank. Prefill is one sequence of
 so many tokens, decode one token of each of so many sequences with --context tokens before, training forward and
-backward of one sequence. Ways take turns; a figure is the median over rounds of the slowest rank's time. "graph": in
+backward of one sequence; of each, sizes are measured in the order given, and models in turns where --layers says how
+many each has, so that a job that is cut off has some of all. Ways take turns; a figure is the median over rounds of the slowest rank's time. "graph": in
 CUDA graphs; "compiled": layers compiled by torch.compile, in CUDA graphs too; "eager" as it is. Logits, and of training
 gradients, are compared with one rank's in fp32. As many layers as memory has room for, or --layers. Also on CPUs
 (gloo, the emulator), where times mean nothing: `--models tiny`. FOLDER/models.json has everything.
@@ -39,6 +40,8 @@ import stretto  # noqa: E402
 import stretto.torch as st  # noqa: E402
 
 MODES = ("eager", "graph", "compiled")
+FEWEST_DEALT = 256  # sequences of decoding below which ways that deal rows to the ranks are no rivals
+LOST_S = 120  # whoever waits for another rank longer takes the job down
 
 
 class Job:
@@ -49,7 +52,8 @@ class Job:
         os.environ.setdefault("MASTER_PORT", "29533")
         if self.on_gpu:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
-        dist.init_process_group("nccl" if self.on_gpu else "gloo", rank=self.rank, world_size=self.ranks)
+        dist.init_process_group("nccl" if self.on_gpu else "gloo", rank=self.rank, world_size=self.ranks,
+                                timeout=datetime.timedelta(seconds=LOST_S))
         self.host = dist.new_group(backend="gloo")
         self.like = torch.empty(0, dtype=torch.bfloat16, device="cuda" if self.on_gpu else "cpu")
         self.ways, self.left_out = {}, {}
@@ -97,10 +101,10 @@ class Job:
         return start.elapsed_time(stop) * 1000 / repeats
 
 
-def contest(job, make, right, repeats):
-    """All ways in all modes, by "way mode": the median of the slowest rank's times, and the worst rank's error."""
+def contest(job, names, make, right, repeats):
+    """These ways in all modes, by "way mode": the median of the slowest rank's times, and the worst rank's error."""
     calls, found = {}, {}
-    for name in job.ways:
+    for name in names:
         for mode in job.args.modes:
             label = f"{name} {mode}"
             st.reset_report()
@@ -143,12 +147,22 @@ def measure(job, model, kind, rows):
 
         def right(got, way):
             return [error_of(got[0], model.part(expected[0], way)), *map(error_of, got[1:], expected[1:])]
-        found = contest(job, lambda name, mode: training(job, model, rows, name, mode, count), right, 1)
+        found = contest(job, job.ways, lambda name, mode: training(job, model, rows, name, mode, count), right, 1)
     else:
         expected = model.reference(kind, rows, args.context) if rows <= args.most_checked else None
-        found = contest(job, lambda name, mode: inference(job, model, kind, rows, name, mode, args.context),
+        names = [name for name, way in job.ways.items() if not way.is_dealt or kind != "decode" or rows >= FEWEST_DEALT]
+        found = contest(job, names, lambda name, mode: inference(job, model, kind, rows, name, mode, args.context),
                         None if expected is None else lambda got, way: [error_of(got, expected)], args.repeats)
     return {"kind": kind, "rows": rows, "layers": model.count, "ratio": ratio(found), "ways": found}
+
+
+def order(args):
+    """(model, kind, size) of all rows: of each kind the first sizes first."""
+    sizes = {"prefill": args.prefill, "decode": args.decode, "train": args.train}
+    places = range(max(map(len, sizes.values()), default=0))
+    rows = [(name, kind, some[place]) for place in places for name in args.models for kind, some in sizes.items()
+            if place < len(some)]
+    return rows if args.layers else sorted(rows, key=lambda row: args.models.index(row[0]))
 
 
 def told(row):
@@ -172,8 +186,8 @@ def parsed():
     parser.add_argument("--models", default="llama-3-8b,llama-3-70b", type=lambda text: text.split(","))
     parser.add_argument("--ways", default=",".join(WAYS), type=lambda text: text.split(","))
     parser.add_argument("--modes", default="graph,compiled", type=lambda text: text.split(","))
-    parser.add_argument("--prefill", default="512,2048,4096,16384", type=numbers)
-    parser.add_argument("--decode", default="1,16,64,256", type=numbers)
+    parser.add_argument("--prefill", default="2048,512,8192,16384", type=numbers)
+    parser.add_argument("--decode", default="64,1,256,16", type=numbers)
     parser.add_argument("--train", default="4096", type=numbers)
     parser.add_argument("--layers", type=int, default=0, help="0: as many as fit")
     parser.add_argument("--train-layers", type=int, default=4)
@@ -221,22 +235,23 @@ def main():
     job, rows, until = Job(args), [], time.monotonic() + args.seconds
     for name, reason in job.left_out.items() if job.rank == 0 else ():
         print(f"{name} is left out: {reason}", flush=True)
-    for name in args.models:
-        model = Model(job, name, args.layers)
-        for kind, sizes in (("decode", args.decode), ("prefill", args.prefill), ("train", args.train)):
-            for size in sizes:
-                if any(job.all(time.monotonic() > until)):
-                    continue
-                row = {"model": name, **measure(job, model, kind, size)}
-                rows.append(row)
-                write(job, rows)
-                if job.rank == 0:
-                    print(told(row), flush=True)
+    models = {}
+    for name, kind, size in order(args):
+        if any(job.all(time.monotonic() > until)):
+            break
+        if name not in models:
+            if not args.layers:  # the others' would take its room
+                models.clear()
                 gc.collect()
-                if job.on_gpu:
-                    torch.cuda.empty_cache()
-        del model
+            models[name] = Model(job, name, args.layers)
+        row = {"model": name, **measure(job, models[name], kind, size)}
+        rows.append(row)
+        write(job, rows)
+        if job.rank == 0:
+            print(told(row), flush=True)
         gc.collect()
+        if job.on_gpu:
+            torch.cuda.empty_cache()
     if job.rank == 0:
         for kind in ("decode", "prefill", "train"):
             found = [row["ratio"] for row in rows if row["kind"] == kind and row["ratio"]]

@@ -35,6 +35,11 @@ class Shapes(unittest.TestCase):
         local = list(unseen.on_gpus(2))
         self.assertTrue(alone <= {shape[:4] for shape in local})
         self.assertEqual(len(local), len(list(unseen.shapes())))
+        mixed = list(unseen.mixed(local))
+        self.assertEqual(sorted(mixed), sorted(local))
+        for part in (mixed[:30], mixed[30:60]):
+            self.assertEqual({kind for kind, *_ in part}, {"ag-gemm", "gemm-rs", "gemm-ar"})
+            self.assertTrue(5 < sum(m >= 2048 for _, m, *_ in part) < 25, part)
         of_eight = [one for one in unseen.shapes() if one[4] == 8]
         self.assertEqual(len(list(unseen.on_gpus(8))), len(of_eight))
 
@@ -54,7 +59,9 @@ class Summary(unittest.TestCase):
                 {"operator": large, "library_us": 200, "measured": [{"time_us": 100}]}])
             write("unseen.json", rows=[
                 {"operator": small, "sequential_us": 22, "strategies": [{"strategy": "auto", "time_us": 11}]},
-                {"operator": large, "sequential_us": 200, "strategies": [{"strategy": "auto", "time_us": 120}]}])
+                {"operator": large, "sequential_us": 200, "strategies": [{"strategy": "auto", "time_us": 120}]},
+                {"operator": self.OPERATOR.format(16), "floor_us": 3, "strategies": [{"strategy": "auto", "time_us": 4}]},
+                {"operator": self.OPERATOR.format(17), "problem": "no memory", "strategies": []}])
             write("unseen_torch.json", rows=[
                 {"operator": small, "sequential_us": 30, "fused_us": 9, "stretto_us": 10},
                 {"operator": large, "failed": "no memory"}])
@@ -62,6 +69,7 @@ class Summary(unittest.TestCase):
         self.assertIn("| gemm-rs M < 2048 | 1 | 0.0 % | 0.0 % | yes |", lines)
         self.assertIn("| gemm-rs M >= 2048 | 1 | 20.0 % | 20.0 % | no |", lines)
         self.assertIn("| gemm-rs M < 2048 | 1 | 3.00 (3.00) | - | 0.90 (0.90) | - |", lines)
+        self.assertIn("| gemm-rs | 1 | 0.75 (0.75) | 0.80 |", lines)
 
 
 if __name__ == "__main__":

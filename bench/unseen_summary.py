@@ -6,7 +6,8 @@
 For each shape of bench/shapes/unseen.txt: the best of a sweep (unseen_tuning.json), `auto` by itself (unseen.json), and
 PyTorch's paths beside an operation that measured nothing (unseen_torch.json) and one that could measure when it was
 made (unseen_torch_measured.json). Times of one session are compared with each other only. Bars: against the sweep a
-median of 2 % and a worst of 8 %; against the library and PyTorch's fused operators never under 1.00.
+median of 2 % and a worst of 8 %; against the library and PyTorch's fused operators never under 1.00; efficiency, the
+floor over what was measured, of 16 rows and more that are few.
 """
 
 import json
@@ -15,8 +16,9 @@ import pathlib
 import statistics
 import sys
 
-FEW_ROWS = 2048
+LEAST_ROWS, FEW_ROWS = 16, 2048
 MEDIAN, WORST = 0.02, 0.08
+EFFICIENCY = {"ag-gemm": 0.90, "gemm-rs": 0.80, "gemm-ar": 0.80}
 
 
 def rows_of(path, key):
@@ -45,6 +47,18 @@ def regrets(tuned, benched):
         best = min(one["time_us"] for one in sweep["measured"]) / sweep["library_us"]
         found[operator] = chosen["time_us"] / row["sequential_us"] / best - 1
     return found
+
+
+def efficiencies(benched):
+    """The floor over the time of what `auto` took, by kind of operator, from LEAST_ROWS to FEW_ROWS."""
+    found = {}
+    for operator, row in benched.items():
+        kind, *words = operator.split()
+        rows = int(dict(word.split("=", 1) for word in words)["m"])
+        us = next((one["time_us"] for one in row["strategies"] if one["strategy"] == "auto" and "time_us" in one), None)
+        if us and LEAST_ROWS <= rows < FEW_ROWS:
+            found.setdefault(kind, []).append(row["floor_us"] / us)
+    return dict(sorted(found.items()))
 
 
 def ratios(rows, of):
@@ -83,6 +97,11 @@ def lines_of(folder):
         cells = [f"{mean(one[group]):.2f} ({min(one[group]):.2f})" if group in one else "-" for one in columns]
         count = max(len(one.get(group, [])) for one in columns)
         yield f"| {group} | {count} | {' | '.join(cells)} |"
+    yield ""
+    yield f"| M from {LEAST_ROWS} to {FEW_ROWS - 1} | n | efficiency (worst) | bar |"
+    yield "|---|---|---|---|"
+    for kind, values in efficiencies(benched).items():
+        yield f"| {kind} | {len(values)} | {mean(values):.2f} ({min(values):.2f}) | {EFFICIENCY.get(kind, 0):.2f} |"
 
 
 def main():

@@ -3,6 +3,7 @@
 
     bench/shapes/unseen.py > bench/shapes/unseen.txt     the kept list, again
     bench/shapes/unseen.py --on 2                        the same for 2 GPUs, as shapes files have them
+    bench/shapes/unseen.py --on 2 --mixed                in an order that has some of every kind at any place
 
 Each model of models/published.json has one linear at each of 2, 4 and 8 ranks: which one, whether the sum of a
 row-parallel one is scattered or goes to all, and M, log-uniform from 1 to 16384, come from a fixed seed and the
@@ -69,12 +70,20 @@ def on_gpus(ranks):
         yield kind, m, n, k, what + (f", as one of {of}" if share > 1 else "")
 
 
+def mixed(shapes):
+    """In an order that their texts draw."""
+    return sorted(shapes, key=lambda shape: hashlib.sha256(str(shape).encode()).digest())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--on", type=int, choices=RANKS, help="GPUs that there are")
+    parser.add_argument("--mixed", action="store_true", help="for a measurement that may be cut off")
     args = parser.parse_args()
+    if args.mixed and not args.on:
+        parser.error("--mixed goes with --on")
     if args.on:
-        for kind, m, n, k, what in on_gpus(args.on):
+        for kind, m, n, k, what in mixed(on_gpus(args.on)) if args.mixed else on_gpus(args.on):
             print(f"{kind} m={m} n={n} k={k}  # {what}")
         return
     print("# Never tuned on. Written by bench/shapes/unseen.py, which says how.")

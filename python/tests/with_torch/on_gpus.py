@@ -7,6 +7,7 @@ Everything must be served by Stretto. Ends with a table, and with exit code 1 wh
 a GPU (STRETTO_RANKS_A_GPU=2), which then takes turns: PyTorch's own collectives are gloo's, and nothing is timed.
 """
 
+import datetime
 import os
 import sys
 import time
@@ -27,6 +28,7 @@ import stretto.torch as st  # noqa: E402
 # By gradients, so that it is no gap of Stretto's.
 CHOSEN = ("the gathered rows are kept", "to turn the weight would take longer")
 TIMEOUT_S = 15
+LOST_S = 90  # of PyTorch's own collectives
 
 
 def gathered(x):
@@ -134,7 +136,8 @@ def main():
     if is_shared:
         dist.init_process_group("gloo")
     else:
-        dist.init_process_group("nccl", device_id=torch.device("cuda", torch.cuda.current_device()))
+        dist.init_process_group("nccl", device_id=torch.device("cuda", torch.cuda.current_device()),
+                                timeout=datetime.timedelta(seconds=LOST_S))
     seconds = float(sys.argv[sys.argv.index("--seconds") + 1]) if "--seconds" in sys.argv else 600.0
     wanted = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else None
     checks = Checks(seconds)

@@ -31,10 +31,11 @@ class Models(unittest.TestCase):
 
     def test_every_way_has_the_numbers_of_one_rank_in_fp32(self):
         _, found = self.measured(2, "--prefill", "8", "--decode", "2", "--train", "8")
-        self.assertEqual([row["kind"] for row in found["rows"]], ["decode", "prefill", "train"])
+        self.assertEqual([row["kind"] for row in found["rows"]], ["prefill", "decode", "train"])
         self.assertEqual(set(found["left_out"]), {"plain", "async-tp"})
         for row in found["rows"]:
-            self.assertEqual(set(row["ways"]), OURS | {"nccl eager", "nccl-rows eager"})
+            dealt = {"nccl-rows eager", "stretto-rows eager"} if row["kind"] == "decode" else set()
+            self.assertEqual(set(row["ways"]), (OURS | {"nccl eager", "nccl-rows eager"}) - dealt)
             self.assertGreater(row["ratio"], 0)
             for label, way in row["ways"].items():
                 with self.subTest(kind=row["kind"], way=label):
