@@ -8,6 +8,7 @@
 #include "stretto/tune.h"
 #include "tune/nearness.h"
 #include "tune/routed_auto.h"
+#include "tune/together.h"
 
 namespace stretto {
 namespace {
@@ -77,6 +78,14 @@ std::optional<AutoSchedules> measured_graph(const Operator& op, const Machine& m
   return std::nullopt;
 }
 
+// What two weights of a gate make tile beside tile takes as long as one weight of all their
+// columns.
+Segment of_one_weight(Segment product) {
+  product.n *= product.weights;
+  product.weights = 1;
+  return product;
+}
+
 // Products that ranks make each for itself: nobody measures them alone.
 AutoSchedule of_unnamed(const Segment& product, const Machine& machine) {
   AutoSchedule found;
@@ -99,9 +108,10 @@ AutoSchedules auto_schedules(const Operator& op, const Machine& machine, const T
   if (any_by_tables(op)) return routed_schedules(op, machine, rows);
   for (const OperatorSegment& segment : op.segments) {
     if (!segment.product) continue;
-    AutoSchedule found = !segment.product->kind.has_name() ? of_unnamed(*segment.product, machine)
-                         : serves ? served_schedule(*segment.product, machine, tuning, from)
-                                  : auto_schedule(*segment.product, machine, tuning, rows);
+    const Segment product = of_one_weight(*segment.product);
+    AutoSchedule found = !product.kind.has_name() ? of_unnamed(*segment.product, machine)
+                         : serves                 ? served_schedule(product, machine, tuning, from)
+                                                  : auto_schedule(product, machine, tuning, rows);
     chosen.schedule.products.push_back(found.schedule);
     if (!is_one) chosen.schedule.names.push_back(segment.name);
     if (!chosen.reason.empty()) chosen.reason += "; ";
@@ -111,12 +121,7 @@ AutoSchedules auto_schedules(const Operator& op, const Machine& machine, const T
         chosen.schedule.products.size() == 1 || found.sureness.within > chosen.sureness.within;
     if (is_least_sure) chosen.sureness = found.sureness;
   }
-  if (is_one || legal(op, chosen.schedule, machine).empty()) return chosen;
-  chosen.schedule = schedule_of(find_preset("tiles"), op, machine);
-  set_rows(chosen.schedule, rows);
-  chosen.reason = "tiles, since what is fastest for each product does not go together";
-  chosen.sureness = {};
-  return chosen;
+  return is_one ? chosen : fastest_together(op, machine, rows, std::move(chosen));
 }
 
 }  // namespace stretto
