@@ -35,14 +35,15 @@ def body_of(row):
 def graphs_section(source, result):
     rows = [row for row in result["rows"] if chosen(row)]
     parts = [title("Operators of several products", result),
-             f"Source: `{source}` at commit {result['commit']}, {result['date']}; {result['data']} data; sizes are global. "
-             f"{turns(result)}*Library*: every product by cuBLAS, every edge by NCCL, a kernel of one pass for what stands "
-             "between, in one graph; products of experts, which cuBLAS does not take, by Stretto's kernel. *Alone*: the "
-             f"products by cuBLAS.{' ' + result['note'] if 'note' in result else ''}"]
+             f"Source: `{source}` at commit {result['commit']}, {result['date']}; {result['data']} data; sizes are "
+             f"global. {turns(result)}*Library*: every product by cuBLAS, every edge by NCCL, a kernel of one pass for what "
+             "stands between, in one graph; products of experts, which cuBLAS does not take, by Stretto's kernel. *Alone*: "
+             f"the products by cuBLAS.{' ' + result['note'] if 'note' in result else ''}"]
     for kind in dict.fromkeys(map(kind_of, rows)):
         group = [row for row in rows if kind_of(row) == kind]
         over = [row["sequential_us"] / chosen(row)[0] for row in group if row.get("sequential_us")]
-        mean = f"{geometric_mean(over):.2f}x over the library path (worst {min(over):.2f})" if over else "no library path"
+        mean = (f"{geometric_mean(over):.2f}x over the library path (worst {min(over):.2f})" if over else
+                "no library path")
         parts.append(f"### {kind}: {mean}")
         parts.append(table(["sizes", "alone", "library", "Stretto", "spread", "predicted", "schedule", "x library",
                             "floor / measured", "other schedules"], [body_of(row) for row in group]))

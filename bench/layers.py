@@ -3,12 +3,13 @@
 
     torchrun --nproc-per-node 2 bench/layers.py --shapes FILE --out layers.json [--seconds 400]
 
-Shapes are as bench/shapes/layers.py prints them. As torch_baselines.py, for operators of several products and of experts. A row has, by contestant, microseconds (the
-median over rounds of the slowest rank's, the 10th and the 90th percentile), relative errors, and why who failed did.
-Contestants are sequences of cuBLAS, NCCL and one-pass kernels in Triton, PyTorch's fused operators, symmetric memory,
-FlashInfer and DeepGEMM where their packages are found (layer_paths.py, expert_paths.py), Stretto's operators of
-one product with such kernels between ("stretto parts"), and Stretto's plan of all ("stretto"). *products*: these alone.
-Rows are measured in the file's order, and the file has them as soon as they are; --seconds says how long any may begin.
+Shapes are as bench/shapes/layers.py prints them. As torch_baselines.py, for operators of several products and of
+experts. A row has, by contestant, microseconds (the median over rounds of the slowest rank's, the 10th and the 90th
+percentile), relative errors, and why who failed did. Contestants are sequences of cuBLAS, NCCL and one-pass kernels in
+Triton, PyTorch's fused operators, symmetric memory, FlashInfer and DeepGEMM where their packages are found
+(layer_paths.py, expert_paths.py), Stretto's operators of one product with such kernels between ("stretto parts"), and
+Stretto's plan of all ("stretto"). *products*: these alone. Rows are measured in the file's order, and the file has them
+as soon as they are; --seconds says how long any may begin.
 """
 
 import argparse
