@@ -7,6 +7,10 @@
 //                             `a = swiglu g u`, `y = gemm a wd`
 //   output y rows             what the caller gets, and how ranks hold it
 //
+// `team tp 4` cuts the ranks into teams of 4, and `cols of tp` deals a tensor to the ranks of each.
+// What stages multiply rows with, or add to them, every team has; rows are dealt to the teams, a
+// block each, so that own rows in a team are own rows among all ranks.
+//
 // docs/graph-format.md is the grammar. Weights are [N, K] as in a PyTorch linear. A tensor's sizes
 // are global; `rows` deals blocks of ceil(rows / ranks) rows, the last of which may be short or
 // empty, and `cols` blocks of columns (ColShards).
@@ -99,6 +103,8 @@ struct Tensor {
   int64_t matrices = 1;        // of a stack, each rows x cols
   int64_t unit = 0;            // columns that a rank has together: of one table; 0: as they come
   WeightValues values = {};
+  int team = 0;             // ranks of a team that hold it among them; 0: all ranks do
+  bool deals_rows = false;  // to the teams, a block each; else each has all of it
 };
 
 struct Stage {
@@ -115,6 +121,7 @@ struct Stage {
   bool normalises = true;
   // Of those that slice choices: in how many each expert is, and how many experts there are.
   int64_t slices = 1, experts = 0;
+  int team = 0;  // ranks that compute it among them; 0: all ranks do
 };
 
 struct OperatorOutput {
@@ -155,16 +162,26 @@ struct Operator {
   std::vector<OperatorSegment> segments;  // in an order in which one after the other can run
 
   const std::string& name() const;
-  ColShards shares_of(int64_t cols, int64_t unit = 0) const {
-    if (unit > 0) return {cols, ranks, unit, unit};
-    return {cols, ranks, 16 / num_bytes(dtype)};
+  // `team`: ranks that they are dealt to, of each team; 0: all.
+  ColShards shares_of(int64_t cols, int64_t unit = 0, int team = 0) const {
+    const int owners = team > 0 ? team : ranks;
+    if (unit > 0) return {cols, owners, unit, unit};
+    return {cols, owners, 16 / num_bytes(dtype)};
   }
+  // Rows of the tensor that each team has.
+  int64_t team_rows(const Tensor& of) const {
+    return of.deals_rows ? of.rows / (ranks / of.team) : of.rows;
+  }
+  // Ranks that hold the tensor among them, in every team.
+  int team_ranks(const Tensor& of) const { return of.team > 0 ? of.team : ranks; }
+  bool has_teams() const;  // smaller than all ranks
   // Of the first size: rows that a run may have fewer of.
   int64_t rows() const { return sizes.front().second; }
   // Where the operator is one product of a kind with a name, and nothing else; null: it is more.
   const Segment* only_product() const {
     const bool is_one = segments.size() == 1 && segments[0].product &&
-                        segments[0].product->is_dense() && segments[0].product->kind.has_name();
+                        segments[0].product->is_dense() && segments[0].product->teams == 1 &&
+                        segments[0].product->kind.has_name();
     return is_one ? &*segments[0].product : nullptr;
   }
   // Whether the ranks' products are terms of a sum, in the last of them.

@@ -64,6 +64,9 @@ struct Segment {
   // Every rank has all of A and the whole weight, and multiplies all rows: a router's product of
   // tokens that all ranks have, for example.
   bool on_every_rank = false;
+  // So many teams of these ranks do the same: M are the rows of one, and each has all of the
+  // weight.
+  int teams = 1;
 
   bool is_routed() const { return experts > 0; }
   bool looks_up() const { return tables > 0; }

@@ -74,8 +74,10 @@ void ReferenceCaller::verify(int run, const Run& of) {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     if (plan_.op.outputs[i].held != Held::whole) continue;  // what is the same is kept once
     const std::vector<Bytes>& outputs = of.outputs[i];
-    ranks_agree_ = ranks_agree_ && std::all_of(outputs.begin(), outputs.end(),
-                                               [&](const Bytes& b) { return b == outputs[0]; });
+    for (int rank = 0; rank < plan_.ranks(); ++rank) {
+      ranks_agree_ = ranks_agree_ && outputs[static_cast<size_t>(rank)] ==
+                                         outputs[first_of_team(outputs_[i].tensor, rank)];
+    }
   }
   const int first = outputs_[0].tensor;
   const int64_t rows = plan_.op.tensor(first).rows / rows_each(plan_.op, first);
@@ -85,8 +87,9 @@ void ReferenceCaller::verify(int run, const Run& of) {
     for (size_t i = 0; i < outputs_.size(); ++i) {
       for (int rank = 0; rank < plan_.ranks(); ++rank) {
         const std::byte* output = of.outputs[i][static_cast<size_t>(rank)]->data();
-        const bool compared =
-            rank > 0 && check_.wrong_elements == 0 && output == of.outputs[i][0]->data();
+        const size_t like = first_of_team(outputs_[i].tensor, rank);
+        const bool compared = like != static_cast<size_t>(rank) && check_.wrong_elements == 0 &&
+                              output == of.outputs[i][like]->data();
         if (!compared) check_.compare(run, rank, i, output, (*expected)[i]);
       }
     }

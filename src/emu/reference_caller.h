@@ -31,6 +31,10 @@ class ReferenceCaller : public Caller {
   };
   void verify(int run, const Run& outputs);
   InputData data(int run) const;
+  // The first of the rank's team, where each of these has a whole output.
+  size_t first_of_team(int tensor, int rank) const {
+    return static_cast<size_t>(rank - rank % plan_.op.team_ranks(plan_.op.tensor(tensor)));
+  }
 
   const EmulateOptions& options_;
   Faults& faults_;

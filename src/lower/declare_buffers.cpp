@@ -71,8 +71,8 @@ class Declarer {
     // What ranks have of a stack's matrices lies below one another.
     const int64_t rows = is_stack ? slice_of(op(), *op().find_tensor(tensor.name), held, 0).rows()
                          : held == Held::rows ? shards.block()
-                                              : tensor.rows;
-    const ColShards cols = op().shares_of(tensor.cols, tensor.unit);
+                                              : op().team_rows(tensor);
+    const ColShards cols = op().shares_of(tensor.cols, tensor.unit, tensor.team);
     const uint16_t buffer = add_named(std::move(name), tensor.dtype, role, rows,
                                       held == Held::cols ? cols.block() : tensor.cols, copies);
     if (held == Held::cols) set_shares(buffer, cols);
@@ -98,7 +98,7 @@ class Declarer {
     if (const auto known = plan_.find_buffer(tensor.name)) return *known;
     const uint16_t buffer = add_callers(id, tensor.held, BufferRole::input);
     if (is_weight && tensor.held == Held::rows) {
-      const ColShards shares = op().shares_of(tensor.rows);
+      const ColShards shares = op().shares_of(tensor.rows, 0, tensor.team);
       Buffer& weight = plan_.buffers[buffer];
       if (tensor.matrices == 1) weight.rows = static_cast<int32_t>(shares.block());
       weight.sharded_rows = shares.are_even() ? 0 : static_cast<int32_t>(shares.cols);

@@ -68,8 +68,9 @@ class RowStages {
   void for_each_block(int rank, const Visit& visit) {
     const Tensor& tensor = worked_on();
     const RowShards shards{tensor.rows, op_.ranks};
-    const auto rows = static_cast<int32_t>(held() == Held::rows ? shards.size(rank) : tensor.rows);
-    const int64_t block = op_.shares_of(tensor.cols, tensor.unit).block();
+    const auto rows =
+        static_cast<int32_t>(held() == Held::rows ? shards.size(rank) : op_.team_rows(tensor));
+    const int64_t block = op_.shares_of(tensor.cols, tensor.unit, tensor.team).block();
     const auto cols = static_cast<int32_t>(held() == Held::cols ? block : tensor.cols);
     const LaneTable& all = state_.lanes;
     const int32_t lanes = std::min<int32_t>(rows, by_movers_ ? all.comm : all.compute);
@@ -82,7 +83,8 @@ class RowStages {
     }
   }
 
-  // The rows of an operand: those of a rank that has all begin where its block does.
+  // The rows of an operand: those of a rank that has all, or its team's, begin where its block
+  // does.
   Region operand(int tensor, int rank, Rect rows) const {
     const uint16_t buffer = buffer_of(tensor);
     const Tensor& of = op_.tensor(tensor);
@@ -91,11 +93,12 @@ class RowStages {
       rows.row0 = 0;
       rows.row1 = 1;
     } else if (held() == Held::rows && !is_sharded) {
-      rows = rows.moved(static_cast<int32_t>(RowShards{of.rows, op_.ranks}.begin(rank)));
+      const int64_t first = RowShards{of.rows, op_.ranks}.begin(rank);
+      rows = rows.moved(static_cast<int32_t>(of.deals_rows ? first % op_.team_rows(of) : first));
     }
     if (held() != Held::cols) rows.col1 = static_cast<int32_t>(of.cols);
     if (held() == Held::cols && state_.plan.buffers[buffer].cols != rows.col1) {
-      rows.col0 = rank * rows.col1;
+      rows.col0 = rank % op_.team_ranks(worked_on()) * rows.col1;
       rows.col1 += rows.col0;
     }
     return region_of(rows, buffer, rank);

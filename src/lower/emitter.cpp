@@ -10,8 +10,10 @@ namespace stretto {
 
 Emitter::Emitter(Lowering& state, const SegmentLowering& product)
     : Emitter(state, product.lanes, product.of_rows) {
+  teams_ = product.op.teams;
+  ranks_ = product.op.ranks;
   const auto tasks =
-      static_cast<size_t>(product.num_tasks()) * static_cast<size_t>(product.op.ranks);
+      static_cast<size_t>(product.num_tasks()) * static_cast<size_t>(product.whole.ranks);
   state.program.reserve(state.program.size() + 2 * tasks);
   state.plan.operands.reserve(state.plan.operands.size() + 6 * tasks);
   // A few more than a lane's tiles: compute lanes may reduce too. With flags nearly every tile of a
@@ -74,12 +76,15 @@ void Emitter::collective(int rank, CollectiveKind kind, int32_t id, float attrib
 }
 
 void Emitter::boundary(int rank) {
-  const int32_t id = state_.boundaries[static_cast<size_t>(rank)]++;
-  for (int i = 0; i < lanes_.all.compute; ++i) {
-    Instr instr;
-    instr.op = Opcode::boundary;
-    instr.id = id;
-    append(lanes_.compute_lane(rank, i), instr);
+  for (int team = 0; team < teams_; ++team) {
+    const int of_all = team * ranks_ + rank;
+    const int32_t id = state_.boundaries[static_cast<size_t>(of_all)]++;
+    for (int i = 0; i < lanes_.all.compute; ++i) {
+      Instr instr;
+      instr.op = Opcode::boundary;
+      instr.id = id;
+      append_of_team(lanes_.compute_lane(of_all, i), instr);
+    }
   }
 }
 
@@ -142,6 +147,20 @@ bool Emitter::cut_to_buffers() {
 }
 
 void Emitter::append(uint32_t lane, Instr& instr) {
+  if (teams_ == 1) return append_of_team(lane, instr);
+  const uint16_t reads = num_reads_, writes = num_writes_;
+  for (int team = 0; team < teams_; ++team) {
+    num_reads_ = reads;
+    num_writes_ = writes;
+    for (int i = 0; team > 0 && i < reads + writes; ++i) {
+      Region& region = operands_[static_cast<size_t>(i)];
+      region.rank = static_cast<uint16_t>(region.rank + ranks_);
+    }
+    append_of_team(lane + static_cast<uint32_t>(team) * lanes_of_team(), instr);
+  }
+}
+
+void Emitter::append_of_team(uint32_t lane, Instr& instr) {
   if (state_.cuts_columns && instr.is_task() && !cut_to_buffers()) return;
   if (instr.is_task()) {
     std::vector<Region>& operands = state_.plan.operands;

@@ -13,6 +13,9 @@ namespace stretto {
 class Emitter {
  public:
   // Tasks go to lanes of this table; they are of a part of the rows.
+  //
+  // Those of a product of teams are told of the ranks of one team, counted from its first, and each
+  // team has them.
   Emitter(Lowering& state, const LaneTable& lanes, const PartLowering& part)
       : state_(state), lanes_(lanes), part_(state.is_split() ? &part.rows : nullptr) {}
   // The same, with room for the tasks of that product.
@@ -49,6 +52,8 @@ class Emitter {
     operands_[count] = region;
   }
   void append(uint32_t lane, Instr& instr);
+  void append_of_team(uint32_t lane, Instr& instr);
+  uint32_t lanes_of_team() const { return static_cast<uint32_t>(ranks_ * lanes_.all.per_rank()); }
   // Of columns, tasks are of the first rank's; the last one may have fewer. Whether a result is
   // left.
   bool cut_to_buffers();
@@ -57,6 +62,7 @@ class Emitter {
   Lowering& state_;
   const LaneTable& lanes_;
   const RowPart* const part_;                // null: of all rows
+  int teams_ = 1, ranks_ = 0;                // ranks of one; not asked where all are one
   std::optional<int32_t> first_collective_;  // its number among all
   std::vector<Region> operands_;             // of the next task, and room for more
   uint16_t num_reads_ = 0, num_writes_ = 0;

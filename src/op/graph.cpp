@@ -36,6 +36,7 @@ class Binder {
     }
     if (!reasons_.empty()) fail("; ", text_.name + ": ");
     check_product();
+    for (const TeamText& team : text_.teams) add_team(team);
     for (const InputText& input : text_.inputs) add_input(input);
     for (const StageText& stage : text_.stages) {
       if (reasons_.size() >= kMostReasons) break;
@@ -124,6 +125,79 @@ class Binder {
     causes_.push_back(std::move(causes));
   }
 
+  void add_team(const TeamText& text) {
+    const auto value = text.ranks.value([&](std::string_view name) { return *graph_.size(name); });
+    const int64_t size = value.value_or(0);
+    const int ranks = graph_.ranks;
+    int& known = teams_[text.name];  // as all ranks, so that nothing else is wrong with it
+    if (size < 1 || size > ranks || ranks % size != 0) {
+      std::string sizes;
+      for (int each = 1; each <= ranks; ++each) {
+        if (ranks % each == 0) sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", each);
+      }
+      const std::string given = value ? std::to_string(*value) : text.ranks.text();
+      return refuse(text.place,
+                    fmt::format("team {} of {} ranks, and {} ranks are whole teams of: {}",
+                                text.name, given, ranks, sizes));
+    }
+    if (size < ranks) known = static_cast<int>(size);
+  }
+  // Ranks of each of the teams; 0: all ranks are one.
+  int team_named(const std::string& name) const { return name.empty() ? 0 : teams_.at(name); }
+  static std::string teams_of(int team) {
+    return team == 0 ? "all ranks" : fmt::format("teams of {} ranks", team);
+  }
+
+  // Rows that each team has a block of are as many on every rank: so a rank's own among its team's
+  // are its own among all.
+  void check_team_rows(int64_t rows, TextPlace place, const std::string& cause) {
+    const int64_t left = rows % graph_.ranks;
+    if (left == 0 || !not_dealt_.insert(cause).second) return;
+    const int64_t below = rows - left;
+    refuse(place, fmt::format("{} rows are dealt to teams, as many to each of {} ranks: take {}{}",
+                              rows, graph_.ranks, below > 0 ? fmt::format("{} or ", below) : "",
+                              below + graph_.ranks));
+  }
+
+  bool is_parameter_of_any(const std::string& tensor, bool is) const {
+    return std::any_of(text_.stages.begin(), text_.stages.end(), [&](const StageText& stage) {
+      for (size_t i = 0; i < stage.in.size(); ++i) {
+        if (stage.in[i] == tensor && is_parameter(stage.kind, i) == is) return true;
+      }
+      return false;
+    });
+  }
+
+  // What a team has of an input: of weights all, of others a block of the rows.
+  void give_to_teams(Tensor& tensor, const InputText& input, const Causes& causes) {
+    const int team = team_named(input.team);
+    if (team == 0) return;
+    if (tensor.matrices > 1 || input.held == Held::experts || is_index(tensor.dtype)) {
+      return refuse(input.place, fmt::format("{} is of {}: stacks and what goes by them are of all "
+                                             "ranks",
+                                             input.name, teams_of(team)));
+    }
+    const bool is_weight = is_parameter_of_any(input.name, true);
+    if (is_weight && is_parameter_of_any(input.name, false)) {
+      return refuse(input.place,
+                    fmt::format("{} is a weight, which every team has, and has rows, which are "
+                                "dealt to teams: give it as two inputs",
+                                input.name));
+    }
+    if (!is_weight) check_team_rows(tensor.rows, input.place, causes.rows);
+    if (!is_weight && input.held == Held::rows) return;  // as all ranks have them
+    tensor.team = team;
+    tensor.deals_rows = !is_weight;
+  }
+
+  // Whether the team's ranks have the operand of its stage among them. Own rows are a rank's in
+  // whatever team.
+  static bool is_of_team(const Tensor& tensor, int team, bool is_weight, Held needed) {
+    if (tensor.team == team) return true;
+    if (is_weight) return tensor.team == 0 && tensor.held == Held::whole;
+    return needed == Held::rows || (tensor.team == 0 && tensor.held == Held::rows);
+  }
+
   void check_divides(const Tensor& tensor, Held held, TextPlace place, const Causes& causes) {
     if (held == Held::cols && !are_shared(tensor, tensor.cols)) {
       refuse_share(tensor, tensor.cols, "columns", place, causes.cols);
@@ -142,8 +216,8 @@ class Binder {
   }
   // Columns, or rows of a weight. Those of a stack must divide.
   bool are_shared(const Tensor& tensor, int64_t size) const {
-    const ColShards shares = graph_.shares_of(size, tensor.unit);
-    return shares.are_even() || (tensor.matrices == 1 && shares.fit());
+    const ColShards shares = graph_.shares_of(size, tensor.unit, tensor.team);
+    return shares.are_even() || (tensor.matrices == 1 && tensor.team == 0 && shares.fit());
   }
   bool each_has_one(int64_t matrices) const {
     return RowShards{matrices, graph_.ranks}.size(graph_.ranks - 1) > 0;
@@ -152,6 +226,14 @@ class Binder {
   void refuse_share(const Tensor& tensor, int64_t size, std::string_view what, TextPlace place,
                     const std::string& cause) {
     if (!not_shared_.insert(cause).second) return;
+    if (tensor.team > 0) {
+      const int64_t below = size / tensor.team * tensor.team;
+      return refuse(
+          place, fmt::format("{} {} of {} are dealt to teams of {} ranks, which must "
+                             "divide them: take {}{}",
+                             size, what, tensor.name, tensor.team,
+                             below > 0 ? fmt::format("{} or ", below) : "", below + tensor.team));
+    }
     const std::string dealt =
         fmt::format("{} {} of {} are dealt to {} ranks", size, what, tensor.name, graph_.ranks);
     if (tensor.matrices == 1) {
@@ -178,6 +260,7 @@ class Binder {
       refuse(input.place,
              fmt::format("{} is no stack of matrices: give [matrices, rows, columns]", input.name));
     }
+    give_to_teams(tensor, input, causes);
     // Indices are dealt as the tables are that they look up in.
     if (!is_index(tensor.dtype)) check_divides(tensor, tensor.held, input.place, causes);
     add(std::move(tensor), input.place, std::move(causes));
@@ -194,7 +277,7 @@ class Binder {
   void check_dealt_alike(const StageText& text, const std::vector<const Tensor*>& in,
                          const StageRule& rule) {
     for (size_t i = 0; i < in.size(); ++i) {
-      if (in[i]->held != Held::cols || rule.needs[i] != Held::cols) continue;
+      if (in[i]->held != Held::cols || rule.needs[i] != Held::cols || in[i]->team > 0) continue;
       const ColShards of_first = graph_.shares_of(in[0]->cols, in[0]->unit);
       const ColShards plain = graph_.shares_of(in[i]->cols);
       const ColShards own = graph_.shares_of(in[i]->cols, in[i]->unit);
@@ -253,6 +336,9 @@ class Binder {
       stage.in.push_back(ids_.at(name));
       in.push_back(&graph_.tensors[static_cast<size_t>(stage.in.back())]);
     }
+    for (const Tensor* const one : in) {
+      if (stage.team == 0) stage.team = one->team;
+    }
     const StageRule rule = rule_of_sums(stage, in);
     if (!rule.fault.empty()) refuse(text.in_place, rule.fault);
     if (multiplies(text.kind) && in[1]->held == Held::rows && !are_shared(*in[1], in[1]->rows)) {
@@ -265,6 +351,15 @@ class Binder {
     }
     for (size_t i = 0; i < in.size(); ++i) {
       const bool is_term = are_sums_of_some(*in[i]) && rule.needs[i] == Held::routed;
+      if (!is_of_team(*in[i], stage.team, is_parameter(text.kind, i), rule.needs[i])) {
+        refuse(
+            text.in_place,
+            fmt::format("{} needs {} held by {}, and it is held as {} by {}: there is no edge from "
+                        "one to the other",
+                        to_string(text.kind), in[i]->name, teams_of(stage.team),
+                        to_string(in[i]->held), teams_of(in[i]->team)));
+        continue;
+      }
       if (!is_term && edge_between(in[i]->held, rule.needs[i])) continue;
       refuse(text.in_place,
              fmt::format("{} needs {} held as {}, and it is {}: there is no edge from one to the "
@@ -272,6 +367,7 @@ class Binder {
                          to_string(text.kind), in[i]->name, to_string(rule.needs[i]),
                          is_term ? "a sum over some experts" : to_string(in[i]->held)));
     }
+    if (stage.team > 0) check_team_rows(rule.rows, text.in_place, causes_of(stage.in[0]).rows);
     stage.needs = rule.needs;
     stage.out = static_cast<int>(graph_.tensors.size());
     Tensor made{text.out,
@@ -281,6 +377,8 @@ class Binder {
                 static_cast<int>(graph_.stages.size()),
                 rule.dtype.value_or(graph_.dtype)};
     made.unit = unit_of(text.kind, in);
+    if (rule.held != Held::rows) made.team = stage.team;
+    made.deals_rows = made.team > 0;
     Causes causes = causes_of(stage.in[0]);
     if (multiplies(text.kind)) causes.cols = causes_of(stage.in[1]).rows;
     if (looks_up(text.kind)) causes.cols = causes_of(stage.in[1]).matrices;
@@ -314,6 +412,12 @@ class Binder {
     if (found == ids_.end()) return;
     const Tensor& tensor = graph_.tensors[static_cast<size_t>(found->second)];
     check_divides(tensor, output.held, output.place, causes_of(found->second));
+    if (const int team = team_named(output.team);
+        output.held != Held::rows && tensor.team != team) {
+      refuse(output.place, fmt::format("output {} is to be held by {}, and it is made by {}: there "
+                                       "is no edge from one to the other",
+                                       output.tensor, teams_of(team), teams_of(tensor.team)));
+    }
     if (!edge_between(tensor.held, output.held)) {
       refuse(output.place,
              fmt::format("output {} is to be held as {}, and it is made {}: there is no edge from "
@@ -326,6 +430,8 @@ class Binder {
   const GraphText& text_;
   Operator graph_;
   std::map<std::string, int, std::less<>> ids_;
+  std::map<std::string, int> teams_;  // by name: ranks of each; 0: all
+  std::set<std::string> not_dealt_;   // causes of rows that ranks do not divide
   const Causes& causes_of(int tensor) const { return causes_[static_cast<size_t>(tensor)]; }
 
   std::vector<Causes> causes_;        // by tensor

@@ -15,6 +15,13 @@ struct TextPlace {
   int line = 0, column = 0;
 };
 
+// The ranks are cut into teams of so many, one behind the other.
+struct TeamText {
+  std::string name;
+  Extent ranks;
+  TextPlace place = {};
+};
+
 struct InputText {
   std::string name;
   Extent rows, cols;
@@ -22,6 +29,7 @@ struct InputText {
   TextPlace place = {};
   std::optional<Extent> matrices = {};  // of a stack
   std::optional<DType> dtype = {};      // none: the operator's
+  std::string team = {};                // whose ranks hold it; empty: all
 };
 
 struct StageText {
@@ -40,12 +48,14 @@ struct OutputText {
   std::string tensor;
   Held held = Held::whole;
   TextPlace place = {};
+  std::string team = {};  // as an input's
 };
 
 struct GraphText {
   std::string file;  // for messages
   std::string name;
   std::vector<std::string> sizes;
+  std::vector<TeamText> teams;
   std::vector<InputText> inputs;
   std::vector<StageText> stages;
   std::vector<OutputText> outputs;

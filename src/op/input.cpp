@@ -201,15 +201,18 @@ void fill_input(const Segment& op, const InputData& data, Input input, int64_t r
 Slice slice_of(const Operator& op, int tensor, Held held, int rank) {
   const Tensor& of = op.tensor(tensor);
   if (of.matrices > 1) return slice_of_stack(op, of, held, rank);
+  const int team = rank / op.team_ranks(of), number = rank % op.team_ranks(of);
   if (held == Held::rows && is_used_as(op, tensor, 1)) {  // columns of what it makes
-    const ColShards rows = op.shares_of(of.rows);
-    return {rows.begin(rank), rows.end(rank), 0, of.cols};
+    const ColShards rows = op.shares_of(of.rows, 0, of.team);
+    return {rows.begin(number), rows.end(number), 0, of.cols};
   }
   const RowShards rows{of.rows, op.ranks};
-  const ColShards cols = op.shares_of(of.cols, of.unit);
   if (held == Held::rows) return {rows.begin(rank), rows.end(rank), 0, of.cols};
-  if (held == Held::cols) return {0, of.rows, cols.begin(rank), cols.end(rank)};
-  return {0, of.rows, 0, of.cols};
+  const int64_t row0 = of.deals_rows ? team * op.team_rows(of) : 0;
+  const int64_t row1 = row0 + op.team_rows(of);
+  const ColShards cols = op.shares_of(of.cols, of.unit, of.team);
+  if (held == Held::cols) return {row0, row1, cols.begin(number), cols.end(number)};
+  return {row0, row1, 0, of.cols};
 }
 
 int64_t row_of_slice(const Operator& op, int tensor, Held held, const Slice& slice, int64_t row) {

@@ -1,6 +1,8 @@
 // What an operator is asked, once its sizes are known.
 #include "stretto/operator.h"
 
+#include <algorithm>
+
 #include "op/graph_text.h"
 #include "stretto/error.h"
 #include "stretto/segment.h"
@@ -22,6 +24,11 @@ std::optional<Edge> edge_between(Held made, Held needed) {
 }
 
 const std::string& Operator::name() const { return text->name; }
+
+bool Operator::has_teams() const {
+  return std::any_of(stages.begin(), stages.end(),
+                     [](const Stage& stage) { return stage.team > 0; });
+}
 
 std::optional<Held> Operator::output_held(int tensor) const {
   for (const OperatorOutput& output : outputs) {

@@ -67,7 +67,7 @@ class StageByStage {
     const Tensor& made = op_.tensor(stage.out);
     Rows rows;
     if (stage.kind == StageKind::gemm) {
-      const int64_t shares = made.held == Held::partial ? op_.ranks : 1;
+      const int64_t shares = made.held == Held::partial ? op_.team_ranks(made) : 1;
       rows = gemm_rows(op_, data_, x, stage.in[1], PartialSums(shares, roundings_));
     } else if (stage.kind == StageKind::grouped) {
       rows = routed_.grouped(stage, x, made.held == Held::partial ? op_.ranks : 1);

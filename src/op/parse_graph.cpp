@@ -23,7 +23,7 @@ constexpr std::string_view kStageNames[] = {
     STRETTO_STAGES(STRETTO_NAME)
 #undef STRETTO_NAME
 };
-constexpr std::string_view kFirstWords[] = {"graph", "input", "output"};
+constexpr std::string_view kFirstWords[] = {"graph", "team", "input", "output"};
 
 // One line after another; what is wrong with one does not keep others from being read.
 class GraphParser {
@@ -115,11 +115,29 @@ class GraphParser {
     refuse_at(where, unknown_word("way to hold a tensor", word, kHeldNames));
     return false;
   }
+  // "of TEAM", where it is there.
+  bool of_team(std::string& to) {
+    skip_blanks();
+    const std::string_view rest = line_.substr(std::min(at_, line_.size()));
+    if (!rest.starts_with("of") || (rest.size() > 2 && !blank(rest[2]))) return true;
+    at_ += 2;
+    skip_blanks();
+    const TextPlace where = place();
+    if (!name(to, "the name of a team")) return false;
+    std::vector<std::string_view> known;
+    for (const TeamText& team : graph_->teams) known.push_back(team.name);
+    if (std::count(known.begin(), known.end(), to)) return true;
+    refuse_at(where, known.empty()
+                         ? fmt::format("no team {}: a line above says it, as in \"team {} 4\"",
+                                       quote(to), to)
+                         : unknown_word("team", to, known));
+    return false;
+  }
 
   void line() {
     const TextPlace where = place();
     std::string word;
-    if (!name(word, "graph, input, output or NAME = STAGE")) return;
+    if (!name(word, "graph, team, input, output or NAME = STAGE")) return;
     skip_blanks();
     const bool is_stage = at_ < line_.size() && line_[at_] == '=';
     if (graph_->name.empty() && !(word == "graph" && !is_stage)) {
@@ -131,6 +149,7 @@ class GraphParser {
       return stage(std::move(word), where);
     }
     if (word == "graph") return head(where);
+    if (word == "team") return team();
     if (word == "input") return input();
     if (word == "output") return output();
     refuse_at(where, unknown_word("word at the beginning of a line", word, kFirstWords));
@@ -159,12 +178,24 @@ class GraphParser {
     }
   }
 
+  void team() {
+    TeamText team;
+    skip_blanks();
+    team.place = place();
+    if (!name(team.name, "the name of a team") || !extent(team.ranks) || !end_of_line()) return;
+    const auto is_it = [&](const TeamText& other) { return other.name == team.name; };
+    if (std::any_of(graph_->teams.begin(), graph_->teams.end(), is_it)) {
+      return refuse_at(team.place, fmt::format("team {} is there twice", team.name));
+    }
+    graph_->teams.push_back(std::move(team));
+  }
+
   void input() {
     InputText input;
     skip_blanks();
     input.place = place();
     if (!name(input.name, "the name of a tensor") || !shape(input) || !held(input.held) ||
-        !own_type(input) || !end_of_line()) {
+        !of_team(input.team) || !own_type(input) || !end_of_line()) {
       made_.insert(input.name);
       return;
     }
@@ -319,8 +350,10 @@ class GraphParser {
     OutputText output;
     skip_blanks();
     output.place = place();
-    if (!name(output.tensor, "the name of a tensor") || !held(output.held) || !end_of_line())
+    if (!name(output.tensor, "the name of a tensor") || !held(output.held) ||
+        !of_team(output.team) || !end_of_line()) {
       return;
+    }
     if (!made_.count(output.tensor)) {
       std::vector<std::string_view> known(made_.begin(), made_.end());
       return refuse_at(output.place, unknown_word("tensor", output.tensor, known));
@@ -358,6 +391,12 @@ class GraphParser {
       }
     }
     used.insert(given.begin(), given.end());
+    for (const TeamText& team : graph_->teams) {
+      const auto is_of = [&](const InputText& input) { return input.team == team.name; };
+      if (std::none_of(graph_->inputs.begin(), graph_->inputs.end(), is_of)) {
+        refuse_at(team.place, fmt::format("no input is of team {}", team.name));
+      }
+    }
     for (const InputText& input : graph_->inputs) {
       if (!used.count(input.name)) {
         refuse_at(input.place, fmt::format("no stage uses input {}", input.name));

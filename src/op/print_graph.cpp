@@ -43,10 +43,14 @@ std::string print(const GraphText& text) {
   std::string out = "graph " + text.name;
   for (const std::string& size : text.sizes) out += " " + size;
   out += "\n";
+  const auto of_team = [](const std::string& team) { return team.empty() ? "" : " of " + team; };
+  for (const TeamText& team : text.teams) {
+    out += fmt::format("team {} {}\n", team.name, team.ranks.text());
+  }
   for (const InputText& input : text.inputs) {
     const std::string stack = input.matrices ? input.matrices->text() + ", " : "";
-    out += fmt::format("input {} [{}{}, {}] {}", input.name, stack, input.rows.text(),
-                       input.cols.text(), to_string(input.held));
+    out += fmt::format("input {} [{}{}, {}] {}{}", input.name, stack, input.rows.text(),
+                       input.cols.text(), to_string(input.held), of_team(input.team));
     if (input.dtype) out += fmt::format(" {}", to_string(*input.dtype));
     out += "\n";
   }
@@ -64,7 +68,8 @@ std::string print(const GraphText& text) {
     out += "\n";
   }
   for (const OutputText& output : text.outputs) {
-    out += fmt::format("output {} {}\n", output.tensor, to_string(output.held));
+    out += fmt::format("output {} {}{}\n", output.tensor, to_string(output.held),
+                       of_team(output.team));
   }
   return out;
 }

@@ -98,7 +98,8 @@ class Product {
         partials_(partials),
         b_row_(b_row),
         weight_(op.tensor(b)),
-        of_k_(partials.shares == 1 ? ColShards{weight_.cols} : op.shares_of(weight_.cols)),
+        of_k_(partials.shares == 1 ? ColShards{weight_.cols}
+                                   : op.shares_of(weight_.cols, 0, weight_.team)),
         of_sums_(sum_variance(static_cast<double>(of_k_.block()), op.dtype)),
         out_(a.rows, weight_.rows),
         lost_(static_cast<size_t>(a.rows)) {

@@ -73,7 +73,8 @@ class SegmentCutter {
     const int from = segment_of(stage.in[0]);
     const bool goes_on = from != kCaller && !segment(from).product &&
                          from + 1 == static_cast<int>(segments_.size()) &&
-                         segment(from).result_held == op_.tensor(stage.out).held;
+                         segment(from).result_held == op_.tensor(stage.out).held &&
+                         op_.tensor(segment(from).result).team == op_.tensor(stage.out).team;
     if (goes_on) return append(from, id);
     segments_.push_back({});
     append(static_cast<int>(segments_.size()) - 1, id);
@@ -117,6 +118,11 @@ class SegmentCutter {
                            a.cols,
                            op_.ranks,
                            op_.dtype};
+    if (stage.team > 0) {
+      made.product->ranks = stage.team;
+      made.product->teams = op_.ranks / stage.team;
+      made.product->m /= made.product->teams;
+    }
     made.product->on_every_rank = b.held == Held::whole && stage.needs[0] == Held::whole;
     if (stage.kind == StageKind::grouped) {
       const Tensor& ids = op_.tensor(stage.in[2]);
@@ -293,13 +299,15 @@ class SegmentCutter {
     one.result_held = needed;
   }
 
-  // Whether who has a part of the tensor has waited for all ranks in the same run. A caller may
+  // Whether who has a part of the tensor has waited for all ranks in the same run, not its team's
+  // only. A caller may
   // read its last output until its rank has begun the next run.
   bool waits_for_all(int tensor) {
     std::vector<bool> waits(op_.tensors.size());  // stages stand in their order
     for (const Stage& stage : op_.stages) {
       const OperatorSegment& from = segment(segment_of(stage.out));
-      const bool drained = from.product && from.product->kind.out != Edge::none;
+      const bool drained =
+          from.product && from.product->kind.out != Edge::none && from.product->teams == 1;
       waits[static_cast<size_t>(stage.out)] =
           drained || std::any_of(stage.in.begin(), stage.in.end(),
                                  [&](int in) { return waits[static_cast<size_t>(in)]; });

@@ -293,6 +293,11 @@ StageRule router_rule(const Stage& stage, std::span<const Tensor* const> in, DTy
 
 }  // namespace
 
+bool is_parameter(StageKind kind, size_t operand) {
+  return operand == 1 && (multiplies(kind) || looks_up(kind) || kind == StageKind::bias ||
+                          kind == StageKind::norm || kind == StageKind::biased_top_k);
+}
+
 StageRule rule_of(const Stage& stage, std::span<const Tensor* const> in, int ranks, DType dtype) {
   const StageKind kind = stage.kind;
   const Tensor& x = *in[0];

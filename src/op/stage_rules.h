@@ -14,6 +14,10 @@ namespace stretto {
 // Rows that kernels gather are moved in pieces of so many bytes.
 inline constexpr int64_t kRoutedRowBytes = 16;
 
+// Whether the operand is multiplied with all rows of the first, or added to them: a weight, which
+// every team has. Others go with them row by row.
+bool is_parameter(StageKind kind, size_t operand);
+
 struct StageRule {
   int64_t rows = 0, cols = 0;  // of the result
   Held held = Held::whole;

@@ -87,13 +87,34 @@ void check_ranges_of_k(Case& c) {
   check_ranges(c, "k-phases", c.schedule.k_phases, kMaxPhases);
 }
 
+namespace {
+
+// What is lowered for one team holds for each: it takes its own ranks for the first of a node.
+void check_teams(Case& c) {
+  if (c.op.teams == 1 || c.op.ranks == 1) return;
+  if (c.schedule.mover == Mover::nccl) {
+    c.refuse(
+        "mover=nccl: collectives are of all ranks, and these are teams of {}: take another "
+        "mover",
+        c.op.ranks);
+  }
+  const int per_node = c.machine.ranks_per_node;
+  if (per_node > 0 && per_node % c.op.ranks != 0 && c.op.ranks % per_node != 0) {
+    c.refuse("teams of {} ranks on nodes of {}: take teams that are parts of nodes, or whole nodes",
+             c.op.ranks, per_node);
+  }
+}
+
+}  // namespace
+
 void check_machine(Case& c) {
   const Schedule& s = c.schedule;
   const Machine& machine = c.machine;
-  if (c.op.ranks > machine.ranks()) {
-    c.refuse("{} ranks on {}, which has {}: take ranks={} or a larger machine", c.op.ranks,
-             machine.name, machine.ranks(), machine.ranks());
+  if (const int ranks = c.op.ranks * c.op.teams; ranks > machine.ranks()) {
+    c.refuse("{} ranks on {}, which has {}: take ranks={} or a larger machine", ranks, machine.name,
+             machine.ranks(), machine.ranks());
   }
+  check_teams(c);
   if (s.comm_sms < 0) c.refuse("comm-sms={}; it must be at least 0", s.comm_sms);
   if (s.comm_sms >= machine.sms) {
     c.refuse("comm-sms={} leaves no SM to compute on: {} has {}, take at most {}", s.comm_sms,

@@ -103,7 +103,7 @@ double estimate_instrs(const Segment& op, const Schedule& schedule) {
   double per_rank = tiles + 2 * cuts + ranks;
   // A range is a task that notifies; who adds waits for each.
   if (schedule.split_k > 1) per_rank += tiles * 3 * schedule.split_k;
-  if (op.ranks == 1) return per_rank;
+  if (op.ranks == 1) return op.teams * per_rank;
   if (op.exchanges()) {
     // A piece is sent to its owner and, of a result, copied there, in as many parts as there are
     // movers; each is told of and awaited.
@@ -128,7 +128,7 @@ double estimate_instrs(const Segment& op, const Schedule& schedule) {
     per_rank += tiles * phases * (schedule.sync == Sync::flag ? movers : 1);
     if (phases > 1 && schedule.split_k == 1) per_rank += tiles * (phases + 1);
   }
-  return ranks * per_rank;
+  return op.teams * ranks * per_rank;
 }
 
 std::string suggest_tile(const Segment& op, const Schedule& schedule, int most) {

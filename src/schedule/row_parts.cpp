@@ -167,6 +167,9 @@ Operator equal_part(const Operator& op, int split) {
 
 std::string why_no_split(const Operator& op, int split) {
   if (split == 1) return {};
+  if (op.has_teams()) {
+    return fmt::format("split={} of rows that are dealt to teams: take split=1", split);
+  }
   for (const OperatorSegment& segment : op.segments) {
     if (segment.product && segment.product->looks_up()) {
       return fmt::format(

@@ -151,6 +151,8 @@ double least_link_us(const Operator& op, const sim::Costs& costs) {
   const double link = costs.best_link_rate(bytes);
   const int nodes = machine.node_of(op.ranks - 1) + 1;
   if (nodes == 1) return sim::move_us(bytes, link);
+  // Which of a team's bytes leave its node hangs on where its ranks are.
+  if (op.has_teams()) return sim::move_us(bytes, link + machine.network_gb_per_s);
   // Each node takes in each other node's share at least once (or one sum of its own), spread over
   // its GPUs' networks; and all bytes of a GPU pass its two ports.
   const double between = bytes / (op.ranks - 1) * (nodes - 1);

@@ -58,6 +58,28 @@ constexpr const char* kMixed[] = {
     "tiles,tile=8x32,comm-sms=2/down:low-latency,tile=16x8",
 };
 
+// A gather and sums in two teams of two ranks.
+constexpr char kTeams[] =
+    "graph teams m h f\n"
+    "team pairs 2\n"
+    "input x [m, h] rows\n"
+    "input w [f, h] rows of pairs\n"
+    "input v [h, f] cols of pairs\n"
+    "a = gemm x w\n"
+    "y = gemm a v\n"
+    "output y rows\n";
+
+void add_teams(std::vector<Subject>& found) {
+  Machine machine = default_machine(4);
+  machine.sms = 7;
+  const Operator op =
+      make_graph(parse_graph(kTeams), {{"m", 8}, {"h", 16}, {"f", 32}}, 4, DType::fp32);
+  for (const char* text : {"tiles,tile=8x16", "slices,tile=8x16,comm-sms=2"}) {
+    found.push_back(
+        {to_string(op) + " " + text, lower(op, parse_schedules(text, op, machine), machine)});
+  }
+}
+
 void add_graphs(std::vector<Subject>& found) {
   Machine machine = default_machine(2);
   machine.sms = 7;
@@ -79,6 +101,7 @@ void add_graphs(std::vector<Subject>& found) {
     const OperatorSchedule point = parse_schedules(text, mlp, machine);
     found.push_back({to_string(mlp) + " " + text, lower(mlp, point, machine)});
   }
+  add_teams(found);
 }
 
 }  // namespace

@@ -31,11 +31,14 @@ TEST(OperatorPages, ReadmeListsEveryOperatorWithItsSizes) {
   }
 }
 
-TEST(OperatorPages, GraphFormatShowsTheExampleAsItIs) {
-  const std::string file = text_of("examples/parallel_block.graph");
-  const size_t begin = file.find("graph parallel-block");
-  ASSERT_NE(begin, std::string::npos);
-  EXPECT_THAT(text_of("docs/graph-format.md"), HasSubstr("```\n" + file.substr(begin) + "```\n"));
+TEST(OperatorPages, GraphFormatShowsTheExamplesAsTheyAre) {
+  for (const char* name : {"parallel_block", "teams"}) {
+    const std::string file = text_of(std::string("examples/") + name + ".graph");
+    const size_t begin = file.find("\ngraph ") + 1;
+    ASSERT_NE(begin, 0u);
+    EXPECT_THAT(text_of("docs/graph-format.md"),
+                HasSubstr("```\n" + file.substr(begin) + "```\n"));
+  }
 }
 
 TEST(OperatorPages, GraphFormatHasEveryStageAndEdge) {

@@ -24,7 +24,7 @@ namespace {
 
 using Random = std::mt19937_64;
 
-constexpr int kOperators = 200, kOwnGraphs = 600, kSchedules = 4;
+constexpr int kOperators = 200, kOwnGraphs = 600, kOfTeams = 150, kSchedules = 4;
 
 int between(Random& random, int least, int most) {
   return std::uniform_int_distribution<int>(least, most)(random);
@@ -169,6 +169,31 @@ std::optional<Operator> random_own_graph(Random& random) {
   } catch (const UsageError&) {
     return std::nullopt;
   }
+}
+
+// Of ranks in teams, which divide the rows and, mostly, the columns.
+std::optional<Operator> random_graph_of_teams(Random& random) {
+  const int team = between(random, 1, 4), ranks = team * between(random, 1, 3);
+  const Sizes sizes = {{"m", ranks * int64_t{between(random, 1, 6)}},
+                       {"h", 8 * shared(random, team, 4)},
+                       {"f", 8 * shared(random, team, 4)}};
+  try {
+    return make_graph(parse_graph(random_graph_text(random, team)), sizes, ranks, DType::bf16);
+  } catch (const UsageError&) {
+    return std::nullopt;
+  }
+}
+
+TEST(Graphs, OfTeamsAreServedAtRandomPoints) {
+  const auto shuffle_seed = static_cast<uint64_t>(testing::UnitTest::GetInstance()->random_seed());
+  Random random(shuffle_seed + 5'000'000);
+  int served = 0;
+  for (int i = 0; i < kOfTeams && !HasFailure(); ++i) {
+    const std::optional<Operator> op = random_graph_of_teams(random);
+    if (op) served += serve(random, *op);
+  }
+  RecordProperty("served", served);
+  EXPECT_GT(served, kOfTeams / 4);
 }
 
 TEST(Graphs, OfOnesOwnAreServedAtRandomPoints) {

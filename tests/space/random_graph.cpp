@@ -15,7 +15,7 @@ namespace {
 
 class Author {
  public:
-  explicit Author(std::mt19937_64& random) : random_(random) {}
+  Author(std::mt19937_64& random, int team) : random_(random), team_(team) {}
 
   std::string text() {
     constexpr Held kHeld[] = {Held::rows, Held::rows, Held::whole, Held::cols};
@@ -26,7 +26,8 @@ class Author {
       const Tensor of = one_in(4) ? any(tensors_) : tensors_.back();
       add_stage(of);
     }
-    return "graph own m h f\n" + inputs_ + stages_ + outputs();
+    const std::string team = team_ > 0 ? fmt::format("team tp {}\n", team_) : "";
+    return "graph own m h f\n" + team + inputs_ + stages_ + outputs();
   }
 
  private:
@@ -42,9 +43,12 @@ class Author {
     return of[static_cast<size_t>(below(static_cast<int>(std::size(of))))];
   }
 
+  std::string_view of_team() const { return team_ > 0 ? " of tp" : ""; }
+
   std::string input(std::string_view rows, std::string_view cols, Held held) {
     std::string name = fmt::format("i{}", num_inputs_++);
-    inputs_ += fmt::format("input {} [{}, {}] {}\n", name, rows, cols, to_string(held));
+    inputs_ +=
+        fmt::format("input {} [{}, {}] {}{}\n", name, rows, cols, to_string(held), of_team());
     return name;
   }
 
@@ -118,12 +122,14 @@ class Author {
       const bool is_used = used_.count(one.name) > 0;
       if (one.name.front() == 'i' || (is_used && !one_in(6))) continue;
       const Held usual = one.held == Held::partial ? any(kOfTerms) : one.held;
-      text += fmt::format("output {} {}\n", one.name, to_string(one_in(5) ? any(kAny) : usual));
+      text += fmt::format("output {} {}{}\n", one.name, to_string(one_in(5) ? any(kAny) : usual),
+                          of_team());
     }
     return text;
   }
 
   std::mt19937_64& random_;
+  const int team_;
   std::vector<Tensor> tensors_;
   std::set<std::string> used_;
   std::string inputs_, stages_;
@@ -132,6 +138,8 @@ class Author {
 
 }  // namespace
 
-std::string random_graph_text(std::mt19937_64& random) { return Author(random).text(); }
+std::string random_graph_text(std::mt19937_64& random, int team) {
+  return Author(random, team).text();
+}
 
 }  // namespace stretto

@@ -7,7 +7,7 @@
 
 namespace stretto {
 
-// Of sizes m, h and f.
-std::string random_graph_text(std::mt19937_64& random);
+// Of sizes m, h and f. With teams of so many ranks everything but own rows is theirs.
+std::string random_graph_text(std::mt19937_64& random, int team = 0);
 
 }  // namespace stretto
