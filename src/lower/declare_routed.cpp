@@ -1,0 +1,127 @@
+// Buffers of rows that choose experts: their partitions, the tables of these, and sums.
+#include "lower/declarer.h"
+
+namespace stretto {
+
+GatheredRows Declarer::gathered(int tensor, const std::string& name, bool by_nccl, int copies) {
+  GatheredRows rows;
+  rows.tensor = tensor;
+  rows.own = rows.all = input(tensor);
+  const Buffer& own = plan_.buffers[rows.own];
+  rows.is_gathered = op().ranks > 1 && own.sharded_rows > 0;
+  if (!rows.is_gathered) return rows;
+  const int64_t all = op().tensor(tensor).rows, cols = own.cols;
+  const DType dtype = own.dtype;
+  rows.all = by_nccl ? add(name, dtype, BufferRole::local, all, cols)
+                     : add(name, dtype, BufferRole::symmetric, all, cols, copies);
+  return rows;
+}
+
+uint16_t Declarer::add_of_partition(std::string name, DType dtype, BufferRole role, int partition,
+                                    int64_t cols) {
+  const Partition& of = plan_.partitions[static_cast<size_t>(partition)];
+  const uint16_t buffer =
+      add_named(std::move(name), dtype, role, int64_t{of.entries} * of.rows, cols);
+  plan_.buffers[buffer].partition = static_cast<int16_t>(partition);
+  return buffer;
+}
+
+size_t Declarer::blocks_of_product(const RoutedLowering& product, const std::string& prefix) {
+  RoutedBlocks blocks = blocks_of(product);
+  const std::pair ids{product.of_part, product.part.ids};
+  for (size_t i = 0; i < state_.routed_blocks.size(); ++i) {
+    const RoutedBlocks& known = state_.routed_blocks[i];
+    if (ids_of_blocks_[i] == ids && known.by_source == blocks.by_source &&
+        known.experts == blocks.experts && known.entry_rows == blocks.entry_rows) {
+      return i;
+    }
+  }
+  blocks.partition = static_cast<int>(plan_.partitions.size());
+  plan_.partitions.push_back({prefix + "parts", blocks.count * blocks.entries, blocks.entry_rows,
+                              blocks.count, expected_entries(blocks)});
+  blocks.choices = add_of_partition(free_name(prefix + "choices"), DType::i32, BufferRole::local,
+                                    blocks.partition, 1);
+  blocks.experts_of = add(prefix + "experts", DType::i32, BufferRole::local,
+                          int64_t{blocks.count} * blocks.entries, 1);
+  blocks.rows =
+      add(prefix + "rows", DType::i32, BufferRole::local, blocks.tokens * blocks.top_k, 1);
+  blocks.counts = add(prefix + "counts", DType::i32, BufferRole::local,
+                      int64_t{blocks.count} * (blocks.experts + 1), 1);
+  if (blocks.parts > 1) {
+    blocks.part_counts = add(prefix + "part_counts", DType::i32, BufferRole::local,
+                             int64_t{blocks.count} * blocks.parts, blocks.experts + 1);
+  }
+  state_.routed_blocks.push_back(blocks);
+  ids_of_blocks_.push_back(ids);
+  return state_.routed_blocks.size() - 1;
+}
+
+void Declarer::declare_routed(RoutedLowering& product) {
+  const Segment& product_op = product.op;
+  const OperatorSegment& part = product.part;
+  const std::string prefix = prefix_ + part.name + "_";
+  const int copies = product.schedule.reuse == Reuse::double_buffer ? 2 : 1;
+  const bool by_nccl = product.by_nccl();
+  product.x = gathered(part.input, prefix + "x", by_nccl, copies);
+  for (const int weight : part.weights) product.stacks.push_back(input(weight, true));
+  for (const int id : part.stages) {
+    const Stage& stage = op().stage(id);
+    const bool follows = !multiplies(stage.kind) && stage.kind != StageKind::weigh;
+    for (const int in : stage.in) {
+      if (follows) input(in);
+    }
+  }
+  const size_t known = state_.routed_blocks.size();
+  product.ids = {part.ids, input(part.ids), input(part.ids), false};
+  product.blocks = blocks_of_product(product, prefix);
+  const bool is_new = product.blocks == known;
+  if (is_new) {
+    product.ids = gathered(part.ids, prefix + "ids", by_nccl, copies);
+  } else {
+    product.ids.is_gathered = plan_.buffers[product.ids.own].sharded_rows > 0;
+  }
+  const int partition = state_.routed_blocks[product.blocks].partition;
+  const bool is_in_order = plan_.buffers[product.x.own].partition >= 0;
+  if (product.schedule.permute == Permute::pass && !is_in_order) {
+    product.permuted = add_of_partition(free_name(prefix + "permuted"), product_op.dtype,
+                                        BufferRole::local, partition, product_op.local_k());
+  }
+  if (product.has_sums()) {
+    product.weights = gathered(part.router_weights, prefix + "weights", by_nccl, copies);
+    declare_sums(product, prefix, partition, copies);
+    return;
+  }
+  for (const int id : part.stages) {
+    const int out = op().stage(id).out;
+    const bool is_last = out == part.result;
+    const bool is_output = is_last && op().output_held(out).has_value();
+    product.kept.push_back(add_of_partition(
+        name_of(op().tensor(out)), is_last ? op().dtype : DType::fp32,
+        is_output ? BufferRole::output : BufferRole::local, partition, product_op.local_n()));
+  }
+  product.out = product.kept.back();
+  part_->results[static_cast<size_t>(part.result)] = product.out;
+}
+
+void Declarer::declare_sums(RoutedLowering& product, const std::string& prefix, int partition,
+                            int copies) {
+  const Segment& product_op = product.op;
+  const std::vector<int>& stages = product.part.stages;
+  for (size_t i = 0; i + 1 < stages.size(); ++i) {
+    const bool is_weighed = i + 2 == stages.size();
+    product.kept.push_back(add_of_partition(name_of(op().tensor(op().stage(stages[i]).out)),
+                                            is_weighed ? op().dtype : DType::fp32,
+                                            BufferRole::local, partition, product_op.local_n()));
+  }
+  product.out = result(product.part, product_op.kind.out == Edge::all_reduce, copies);
+  if (product_op.ranks == 1) return;
+  if (product.by_nccl()) {
+    product.part_sums =
+        add(prefix + "part", op().dtype, BufferRole::local, product_op.m, product_op.n);
+  } else {
+    product.slots = add(prefix + "slots", product.schedule.partials, BufferRole::symmetric,
+                        product_op.ranks * product_op.row_shards().block(), product_op.n, copies);
+  }
+}
+
+}  // namespace stretto

@@ -1,0 +1,69 @@
+// Declarer: what declare_buffers declares, segment by segment and of each part by part.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lower/lowering.h"
+
+namespace stretto {
+
+class Declarer {
+ public:
+  explicit Declarer(Lowering& state)
+      : state_(state), plan_(state.plan), is_one_(state.op.only_product() != nullptr) {}
+
+  void declare();
+
+ private:
+  const Operator& op() const { return part_->rows.op; }
+
+  // declarer.cpp: buffers of tensors.
+  // Tensors are found by their names, so what is made on the way takes names that none of them has.
+  std::string free_name(std::string name) const;
+  // Of what stages leave: with parts, the name of each part's own.
+  std::string name_of(const Tensor& made) const;
+  uint16_t add_named(std::string name, DType dtype, BufferRole role, int64_t rows, int64_t cols,
+                     int copies = 1);
+  uint16_t add(std::string name, DType dtype, BufferRole role, int64_t rows, int64_t cols,
+               int copies = 1);
+  uint16_t add_tensor(std::string name, const Tensor& tensor, Held held, BufferRole role,
+                      int copies = 1);
+  void set_shares(uint16_t buffer, const ColShards& cols);
+  // What the caller gives; rows of weights are columns of what they make.
+  uint16_t input(int id, bool is_weight = false);
+  // A tensor of the caller's, with the rows of all parts.
+  uint16_t add_callers(int id, Held held, BufferRole role);
+  // What a segment leaves. Peers may write to what is symmetric or the caller's.
+  uint16_t result(const OperatorSegment& segment, bool peers_write, int copies);
+
+  // declare_buffers.cpp
+  void declare_rows(const OperatorSegment& segment);
+  void declare_product(SegmentLowering& product);
+  // Peers must not write to the caller's tensor before its rank's run begins, so they write to a
+  // buffer that alternates, and it is copied from there.
+  void declare_exchange(SegmentLowering& product, const std::string& prefix, int copies);
+  // As with products' all-to-all: what peers write lands beside what is the caller's.
+  void declare_look_ups(LookUpLowering& one);
+
+  // declare_routed.cpp: rows that choose experts.
+  void declare_routed(RoutedLowering& product);
+  void declare_sums(RoutedLowering& product, const std::string& prefix, int partition, int copies);
+  // What ranks have some rows of, and each needs all of.
+  GatheredRows gathered(int tensor, const std::string& name, bool by_nccl, int copies);
+  uint16_t add_of_partition(std::string name, DType dtype, BufferRole role, int partition,
+                            int64_t cols);
+  // The partition of an earlier product of the same choices of the same part, or a new one.
+  size_t blocks_of_product(const RoutedLowering& product, const std::string& prefix);
+
+  Lowering& state_;
+  Plan& plan_;
+  const bool is_one_;
+  PartLowering* part_ = nullptr;  // whose buffers are declared
+  std::string prefix_;            // of their names
+  // By Lowering::routed_blocks: part of the rows, and tensor of choices.
+  std::vector<std::pair<size_t, int>> ids_of_blocks_;
+};
+
+}  // namespace stretto
