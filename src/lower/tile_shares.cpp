@@ -32,7 +32,9 @@ class RunCutter {
         }
         break;
       }
-      default: {
+      case Granularity::whole:
+      case Granularity::chunk:
+      case Granularity::waves: {
         const std::vector<int> equal(static_cast<size_t>(schedule_.chunks), 1);
         const std::vector<int32_t> cuts = cut_rows(last - first, equal, 1);
         for (size_t c = 0; c + 1 < cuts.size(); ++c) {

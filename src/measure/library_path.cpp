@@ -218,7 +218,9 @@ void LibraryPath::enqueue_output(int rank, const OperatorSegment& segment) const
         return exchange(rank, made, own, product.row_shards(), by_tables(product));
       }
       return exchange_back(rank, made, own, product.row_shards(), product.shares_of(product.n));
-    default:
+    case Edge::none:
+    case Edge::gather:
+    case Edge::dispatch:
       return;
   }
 }

@@ -186,9 +186,12 @@ Slice slice_of_stack(const Operator& op, const Tensor& of, Held held, int rank) 
       const RowShards shares{of.matrices, op.ranks};
       return {shares.begin(rank) * of.rows, shares.begin(rank + 1) * of.rows, 0, of.cols};
     }
-    default:
-      return {0, all, 0, of.cols};
+    case Held::whole:
+    case Held::partial:
+    case Held::routed:
+      break;
   }
+  return {0, all, 0, of.cols};
 }
 
 }  // namespace

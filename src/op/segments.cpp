@@ -236,9 +236,14 @@ class SegmentCutter {
         return kind.out == Edge::none && (kind.in == Edge::gather || kind.in == Edge::none);
       case Held::cols:
         return kind.out == Edge::reduce_scatter || kind.out == Edge::all_reduce;
-      default:
-        return kind.weight == Held::experts;
+      case Held::experts:
+        return true;
+      case Held::whole:
+      case Held::partial:
+      case Held::routed:
+        break;
     }
+    return false;
   }
 
   bool is_needed_as_made(int tensor) const {

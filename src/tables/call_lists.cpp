@@ -13,17 +13,8 @@ namespace {
 bool takes_gaps(const Lane& lane, const Instr& instr) {
   if (lane.kind == LaneKind::copy) return true;
   if (lane.kind != LaneKind::compute) return false;
-  switch (instr.op) {
-    case Opcode::gemm:
-    case Opcode::grouped_gemm:
-    case Opcode::swiglu:
-    case Opcode::gelu:
-    case Opcode::silu:
-    case Opcode::bias:
-      return true;
-    default:
-      return false;
-  }
+  const bool picks_rows = instr.op == Opcode::gather_gemm;
+  return (is_product(instr.op) && !picks_rows) || follows_product(instr.op);
 }
 
 // One of two products that the kernel of experts makes together: by one map, which has one distance

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "gpu/device_types.h"
 #include "plan/tile_task.h"
@@ -18,64 +19,43 @@ using device::RoutedTask;
 
 namespace {
 
-RoutedKind kind_of_task(Opcode op) {
-  switch (op) {
-    case Opcode::route:
-      return RoutedKind::route;
-    case Opcode::count_choices:
-      return RoutedKind::count_choices;
-    case Opcode::place_choices:
-      return RoutedKind::place_choices;
-    case Opcode::fill_entries:
-      return RoutedKind::fill_entries;
-    case Opcode::weigh:
-      return RoutedKind::weigh;
-    case Opcode::combine:
-      return RoutedKind::combine;
-    case Opcode::dispatch:
-      return RoutedKind::dispatch;
-    case Opcode::permute:
-      return RoutedKind::permute;
-    case Opcode::merge:
-      return RoutedKind::merge;
-    case Opcode::embed:
-      return RoutedKind::embed;
-    case Opcode::embed_mean:
-      return RoutedKind::embed_mean;
-    case Opcode::top_k:
-      return RoutedKind::top_k;
-    case Opcode::biased_top_k:
-      return RoutedKind::biased_top_k;
-    case Opcode::softmax_gate:
-      return RoutedKind::softmax_gate;
-    case Opcode::sigmoid_gate:
-      return RoutedKind::sigmoid_gate;
-    case Opcode::slice_ids:
-      return RoutedKind::slice_ids;
-    case Opcode::slice_weights:
-      return RoutedKind::slice_weights;
-    case Opcode::reduce:
-      return RoutedKind::reduce;
-    default:
-      break;
-  }
-  STRETTO_ASSERT(false, "no kind of task that the kernel of rows has");
+// What the kernel of rows has for a kind of task, and which of its regions rows are moved from.
+struct RoutedRow {
+  Opcode op;
+  RoutedKind kind;
+  size_t source;
+};
+constexpr RoutedRow kRoutedRows[] = {
+    {Opcode::route, RoutedKind::route, 0},
+    {Opcode::count_choices, RoutedKind::count_choices, 0},
+    {Opcode::place_choices, RoutedKind::place_choices, 0},
+    {Opcode::fill_entries, RoutedKind::fill_entries, 0},
+    {Opcode::weigh, RoutedKind::weigh, 2},
+    {Opcode::combine, RoutedKind::combine, 2},
+    {Opcode::dispatch, RoutedKind::dispatch, 0},
+    {Opcode::permute, RoutedKind::permute, 1},
+    {Opcode::merge, RoutedKind::merge, 1},
+    {Opcode::embed, RoutedKind::embed, 1},
+    {Opcode::embed_mean, RoutedKind::embed_mean, 1},
+    {Opcode::top_k, RoutedKind::top_k, 0},
+    {Opcode::biased_top_k, RoutedKind::biased_top_k, 0},
+    {Opcode::softmax_gate, RoutedKind::softmax_gate, 0},
+    {Opcode::sigmoid_gate, RoutedKind::sigmoid_gate, 0},
+    {Opcode::slice_ids, RoutedKind::slice_ids, 0},
+    {Opcode::slice_weights, RoutedKind::slice_weights, 0},
+    {Opcode::reduce, RoutedKind::reduce, 0},
+};
+
+const RoutedRow* find_row(Opcode op) {
+  const auto found = std::find_if(std::begin(kRoutedRows), std::end(kRoutedRows),
+                                  [&](const RoutedRow& row) { return row.op == op; });
+  return found == std::end(kRoutedRows) ? nullptr : found;
 }
 
-// Of the regions of a task, the one that its rows are moved from.
-size_t source_of(Opcode op) {
-  switch (op) {
-    case Opcode::weigh:
-    case Opcode::combine:
-      return 2;
-    case Opcode::permute:
-    case Opcode::merge:
-    case Opcode::embed:
-    case Opcode::embed_mean:
-      return 1;
-    default:
-      return 0;
-  }
+const RoutedRow& row_of(Opcode op) {
+  const RoutedRow* const found = find_row(op);
+  STRETTO_ASSERT(found != nullptr, "no kind of task that the kernel of rows has");
+  return *found;
 }
 
 class RoutedTaskBuilder {
@@ -89,7 +69,7 @@ class RoutedTaskBuilder {
         table_(table) {}
 
   MoverTask build() {
-    const Region& from = reads_[source_of(instr_.op)];
+    const Region& from = reads_[row_of(instr_.op).source];
     task_.tile = static_cast<uint32_t>(instr_.tile);
     task_.num_sources = instr_.num_reads;
     task_.num_destinations = instr_.num_writes;
@@ -100,7 +80,7 @@ class RoutedTaskBuilder {
     task_.first_region = static_cast<uint32_t>(table_.regions[0].size());
     add_regions(reads_);
     add_regions(writes_);
-    routed_.kind = kind_of_task(instr_.op);
+    routed_.kind = row_of(instr_.op).kind;
     routed_.wide_ids = std::any_of(reads_.begin(), reads_.end(), [&](const Region& read) {
       return plan_.buffers[read.buffer].dtype == DType::i64;
     });
@@ -279,6 +259,8 @@ std::string why_no_partition(const Plan& plan, const Instr& instr) {
 
 }  // namespace
 
+bool is_routed_move(Opcode op) { return find_row(op) != nullptr; }
+
 std::string why_no_routed_task(const Plan& plan, const Instr& instr) {
   const auto reads = plan.reads(instr), writes = plan.writes(instr);
   if (makes_partition(instr.op)) return why_no_partition(plan, instr);
@@ -291,7 +273,7 @@ std::string why_no_routed_task(const Plan& plan, const Instr& instr) {
     return to.rows() == rows &&
            plan.buffers[to.buffer].dtype == plan.buffers[writes[0].buffer].dtype;
   });
-  const Region& from = reads[source_of(instr.op)];
+  const Region& from = reads[row_of(instr.op).source];
   const bool is_pooled = instr.op == Opcode::embed || instr.op == Opcode::embed_mean;
   const bool is_picked = instr.op == Opcode::permute;
   const Region& has_them = is_sum || is_pooled || is_picked ? reads[0] : from;

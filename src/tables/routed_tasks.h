@@ -9,13 +9,7 @@
 namespace stretto::cuda {
 
 // Whether the add warps do such tasks by tables of the run, in plans with tables.
-inline bool is_routed_move(Opcode op) {
-  return makes_partition(op) || op == Opcode::weigh || op == Opcode::combine ||
-         op == Opcode::dispatch || op == Opcode::permute || op == Opcode::merge ||
-         op == Opcode::reduce || op == Opcode::embed || op == Opcode::embed_mean ||
-         op == Opcode::top_k || op == Opcode::biased_top_k || op == Opcode::softmax_gate ||
-         op == Opcode::sigmoid_gate || op == Opcode::slice_ids || op == Opcode::slice_weights;
-}
+bool is_routed_move(Opcode op);
 
 // Why no mover does it; empty when one does.
 std::string why_no_routed_task(const Plan& plan, const Instr& instr);
