@@ -120,6 +120,8 @@ STRETTO_C_API int stretto_plan_text(const stretto_plan* plan, const char** text)
  * for plans that serve; 0 rows do nothing. */
 STRETTO_C_API int stretto_plan_execute(stretto_plan* plan, int64_t rows,
                                        const stretto_call_tensor* tensors, size_t count);
+/* As stretto_operation_bad_ids(), of all runs so far; of look-ups of all ranks' tables. */
+STRETTO_C_API int stretto_plan_bad_ids(const stretto_plan* plan, uint64_t* count);
 
 /* On a GPU: one process a rank. */
 

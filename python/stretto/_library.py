@@ -81,6 +81,7 @@ FUNCTIONS = {
     "stretto_plan_workspace": (STATUS, [c_void_p, POINTER(c_uint64)]),
     "stretto_plan_text": (STATUS, [c_void_p, POINTER(c_char_p)]),
     "stretto_plan_execute": (STATUS, [c_void_p, c_int64, POINTER(CCallTensor), c_size_t]),
+    "stretto_plan_bad_ids": (STATUS, [c_void_p, POINTER(c_uint64)]),
     "stretto_context_open": (STATUS, [POINTER(CContextRequest), POINTER(c_void_p)]),
     "stretto_context_close": (STATUS, [c_void_p]),
     "stretto_context_rank": (c_int32, [c_void_p]),

@@ -100,6 +100,14 @@ class Plan:
                                          view.row_stride))
         library().plan_execute(self._handle, run, (CCallTensor * len(given))(*given), len(given))
 
+    def bad_ids(self) -> int:
+        """How many ids of all execute() so far were no expert's and not -1, or no row of their table: nothing is chosen
+        there.
+        """
+        count = c_uint64()
+        library().plan_bad_ids(self._handle, byref(count))
+        return count.value
+
     def __repr__(self):
         return f"Plan(schedule={self.schedule!r}, reason={self.reason!r})"
 
@@ -139,7 +147,7 @@ def _kept_plan(operator, sizes, ranks, dtype, schedule, machine):
 
 def emulate(operator: Operator, tensors: Mapping[str, Sequence[Any]], *, dtype: Any = "bf16",
             schedule: str = "tiles", machine: Optional[str] = None,
-            sizes: Optional[Mapping[str, int]] = None, **more_sizes: int) -> None:
+            sizes: Optional[Mapping[str, int]] = None, **more_sizes: int) -> int:
     """Computes an operator on the CPU as its plan says, of all ranks in this process.
 
     tensors  by the graph's names: for each input and each output a list with every rank's, as tensors() says. They
@@ -148,6 +156,7 @@ def emulate(operator: Operator, tensors: Mapping[str, Sequence[Any]], *, dtype: 
     dtype    of all tensors, but for what a graph has i32, i64 (ids) or fp32 (weights of sums): Plan.dtypes
 
     The other arguments are those of plan(), and errors too; a plan is kept for the next call with these sizes.
+    Returns how many ids were no expert's and not -1, or no row of their table: nothing is chosen there.
     """
     ranks = {len(by_rank) for by_rank in tensors.values()
              if isinstance(by_rank, (list, tuple))}
@@ -155,4 +164,6 @@ def emulate(operator: Operator, tensors: Mapping[str, Sequence[Any]], *, dtype: 
         raise ValueError("tensors has a list for each name, with a tensor of every rank")
     words = sizes_text(sizes, more_sizes)
     kept = _kept_plan(graph_text(operator), words, ranks.pop(), dtype_text(dtype), schedule, machine)
+    before = kept.bad_ids()
     kept.execute(tensors)
+    return kept.bad_ids() - before

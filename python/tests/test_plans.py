@@ -153,8 +153,9 @@ class OnTheCpu(unittest.TestCase):
         def result(operator, kind, *ids):
             y = [CpuTensor((2, 16), half) for _ in x]
             given = [CpuTensor((2, 2), f"torch.{kind}", one) for one in ids]
-            stretto.emulate(operator, {"x": x, "ids": given, "weights": weights, "wg": wg, "wu": wu, "wd": wd, "y": y},
-                            dtype="fp16", t=4, h=16, f=16, experts=4, k=2)
+            bad = stretto.emulate(operator, {"x": x, "ids": given, "weights": weights, "wg": wg, "wu": wu, "wd": wd,
+                                             "y": y}, dtype="fp16", t=4, h=16, f=16, experts=4, k=2)
+            self.assertEqual(bad, sum(one < -1 or one > 3 for of_rank in ids for one in of_rank))
             return [one.rows() for one in y]
 
         right = result("moe-ep", "int32", [0, 3, 2, 1], [-1, 2, 3, 0])

@@ -28,6 +28,7 @@ struct stretto_plan {
   std::string reason;
   bool serves = false;
   std::map<int64_t, Plan> of_rows = {};  // runs of fewer rows, once they were asked for
+  uint64_t bad_ids = 0;                  // of all runs
 };
 
 namespace stretto::c {
@@ -189,5 +190,10 @@ int stretto_plan_execute(stretto_plan* plan, int64_t rows, const stretto_call_te
     }
     const EmulateResult result = execute(run, by_rank);
     if (!result.finished || !result.faults.empty()) c::refuse_execution(result);
+    of.bad_ids += static_cast<uint64_t>(result.bad_ids);
   });
+}
+
+int stretto_plan_bad_ids(const stretto_plan* plan, uint64_t* count) {
+  return guarded([&] { require(count, "count") = require(plan, "plan").bad_ids; });
 }

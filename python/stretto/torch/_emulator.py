@@ -7,6 +7,7 @@ import torch
 import stretto
 
 from ._refusals import NotServed
+from .report import count_bad_ids
 
 # What the emulator does at least, of all ranks together, in a second: others wait so long for rank 0.
 LEAST_FLOPS_A_SECOND = 1e8
@@ -41,6 +42,7 @@ class Engine:
             patience_s = meeting.timeout_s + call.flops() * group.ranks / LEAST_FLOPS_A_SECOND
             answer = json.loads(meeting.hear(0, "answer", call.op, patience_s))
             _raise(answer)
+            count_bad_ids(call.op, answer["bad_ids"])
             made = {name: from_bytes(meeting.hear(0, f"out {name} {group.rank}", call.op), shape, call.type_of(name))
                     for name, shape in call.outputs.items()}
         else:
@@ -60,13 +62,14 @@ class Engine:
             tensors = {name: [own.detach()] + [
                 from_bytes(meeting.hear(rank, f"in {name}", call.op), infos[rank][name].shape, own.dtype)
                 for rank in range(1, group.ranks)] for name, own in call.inputs.items()}
-            stretto.emulate(call.graph, {**tensors, **results}, dtype=dtype, schedule=self._schedule,
-                            sizes=dict(call.sizes))
+            answer["bad_ids"] = stretto.emulate(call.graph, {**tensors, **results}, dtype=dtype,
+                                                schedule=self._schedule, sizes=dict(call.sizes))
         except Exception as error:  # whatever it is, the other ranks wait to hear of it
             is_refused = isinstance(error, ValueError)
             answer = {"refused" if is_refused else "failed": f"{error}"}
         meeting.say("answer", json.dumps(answer).encode())
         _raise(answer)
+        count_bad_ids(call.op, answer["bad_ids"])
         for name, by_rank in results.items():
             for rank in range(1, group.ranks):
                 meeting.say(f"out {name} {rank}", to_bytes(by_rank[rank]))

@@ -4,6 +4,7 @@ What went wrong in an earlier call the next one raises, in a capture too: the li
 memory, so nobody asks for it here.
 """
 
+import collections
 import dataclasses
 import pathlib
 import socket
@@ -16,7 +17,7 @@ import stretto
 from . import _records, _rooms
 from ._calls import TYPES
 from ._refusals import NotServed
-from .report import count_copy
+from .report import ask_for_bad_ids, count_bad_ids, count_copy
 
 SERVED = "sm_90"
 ALIGNMENT = 16  # bytes, of every tensor's begin
@@ -48,6 +49,9 @@ class Engine:
         # What a call is but for its tensors and rows, and "bucket" or "fixed" -> the most rows -> Operation, or why
         # there is none.
         self._operations = {}
+        self._names = {}  # the same -> the operator
+        self._bad_ids = {}  # as they were read last
+        ask_for_bad_ids(self)
         self._served = {}  # the same but for "bucket" or "fixed" -> a call without tensors
         self._covered = {}  # the same -> rows up to which no operation is made of rows of its own
         self._nowhere = None  # why there is no context
@@ -103,7 +107,25 @@ class Engine:
             return self._context.workspace_bytes
         return sum(operation.workspace_bytes for operation in self._made())
 
+    def bad_ids(self):
+        """By operator, of all runs that have ended. A capture must not read what GPUs count, and what failed cannot
+        be read: then as they were.
+        """
+        if self._names and not self.is_captured():
+            counts = collections.Counter()
+            try:
+                for key, by_rows in list(self._operations.items()):
+                    for one in list(by_rows.values()):
+                        counts[self._names[key]] += 0 if isinstance(one, str) else one.bad_ids()
+                self._bad_ids = counts
+            except RuntimeError:
+                pass
+        return self._bad_ids
+
     def close(self):
+        for op, count in self.bad_ids().items():
+            count_bad_ids(op, count)
+        self._names, self._bad_ids = {}, {}
         _records.forget()  # calls know operations
         if self._context is not None:
             self._context.close()
@@ -156,6 +178,7 @@ class Engine:
         it has not been tried.
         """
         key = _key(call, dtype)
+        self._names[(*key, kind)] = call.op
         by_rows = self._operations.setdefault((*key, kind), {})
         is_covered = room <= self._covered.get(key, 0)
         is_full = kind == "fixed" and (is_covered or len(by_rows) >= MOST_PLANS)

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import threading
+import weakref
 from typing import Dict, List, Tuple
 
 import torch
@@ -14,6 +15,9 @@ _lock = threading.Lock()
 _served: Dict[str, List[int]] = collections.defaultdict(lambda: [0])
 _fallbacks: Dict[Tuple[str, str], int] = collections.Counter()
 _copies: Dict[Tuple[str, str], List[int]] = collections.defaultdict(lambda: [0, 0])
+_bad_ids: Dict[str, int] = collections.Counter()
+_counters = weakref.WeakSet()  # what counts on GPUs: bad_ids() says operator -> count, since it began
+_counted_before: Dict[str, int] = {}  # by those, at the last reset_report()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +30,14 @@ class Report:
                to their framework stand here once for each time that torch.compile compiles them, not for each call
     copies     (operator, tensor of its graph) -> how often it was copied on a GPU, since it began at no multiple of 16
                bytes, and how many bytes that were in all
+    bad_ids    operator -> ids of its calls, of all ranks, that named no expert and were not -1: nothing was chosen
+               there. Of look-ups, indices that were no row of their table; on a GPU in this rank's tables
     """
 
     served: Dict[str, int]
     fallbacks: Dict[Tuple[str, str], int]
     copies: Dict[Tuple[str, str], Tuple[int, int]] = dataclasses.field(default_factory=dict)
+    bad_ids: Dict[str, int] = dataclasses.field(default_factory=dict)
 
     def __str__(self):
         lines = [f"{count:8} x {op}: served" for op, count in sorted(self.served.items())]
@@ -38,22 +45,51 @@ class Report:
                   for (op, reason), count in sorted(self.fallbacks.items())]
         lines += [f"{count:8} x {op}: copied {name}, which began at no multiple of 16 bytes: {num_bytes} bytes in all"
                   for (op, name), (count, num_bytes) in sorted(self.copies.items())]
+        lines += [f"{count:8} ids of {op} named nothing that there is, and count as -1"
+                  for op, count in sorted(self.bad_ids.items())]
         return "\n".join(lines) or "no calls yet"
 
 
 def report() -> Report:
-    """What was served and what was not, by operator and reason; print() shows it."""
+    """What was served and what was not, by operator and reason; print() shows it.
+
+    What GPUs have counted of bad ids is that of calls which have ended; inside a capture, what was known before it.
+    """
+    on_gpus = _counted()
     with _lock:
+        bad = {op: _bad_ids[op] + on_gpus[op] - _counted_before.get(op, 0) for op in {*_bad_ids, *on_gpus}}
         return Report({op: count for op, (count,) in _served.items() if count}, dict(_fallbacks),
-                      {key: (count, num_bytes) for key, (count, num_bytes) in _copies.items()})
+                      {key: (count, num_bytes) for key, (count, num_bytes) in _copies.items()},
+                      {op: count for op, count in bad.items() if count > 0})
 
 
 def reset_report() -> None:
+    global _counted_before
+    on_gpus = _counted()
     with _lock:
+        _counted_before = on_gpus
+        _bad_ids.clear()
         for count in _served.values():  # others hold them
             count[0] = 0
         _fallbacks.clear()
         _copies.clear()
+
+
+def _counted() -> Dict[str, int]:
+    all_of_them = collections.Counter()
+    for counter in list(_counters):
+        all_of_them.update(counter.bad_ids())
+    return all_of_them
+
+
+def ask_for_bad_ids(counter) -> None:
+    """From now on what `counter.bad_ids()` says stands in reports, until it is freed."""
+    _counters.add(counter)
+
+
+def count_bad_ids(op: str, count: int) -> None:
+    with _lock:
+        _bad_ids[op] += count
 
 
 def served(op: str) -> List[int]:

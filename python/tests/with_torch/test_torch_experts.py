@@ -120,6 +120,8 @@ class Experts(Numbers):
         for dealt in (True, False):
             found = run(2, lambda g: st.moe(*self.part(tensors, g.rank, 2, dealt), g, expert_parallel=dealt))
             self.assertEqual(st.report().served, {"moe": 2})
+            self.assertEqual(st.report().bad_ids, {"moe": 2 * 3})  # each rank tells of all tokens
+            self.assertIn("6 ids of moe named nothing that there is", str(st.report()))
             self.assert_close(torch.cat(found), right)
 
     def test_ids_without_a_sign_are_not_cut_off(self):

@@ -39,6 +39,9 @@ class Operation:
     def error(self):
         return self.failure
 
+    def bad_ids(self):
+        return 3 * len(self.runs)
+
     def finish(self):
         self.finished += 1
         if self.failure:
@@ -293,6 +296,23 @@ class Calls(unittest.TestCase):
                       str(st.report()))
         st.reset_report()
         self.assertFalse(st.report().copies)
+
+    def test_bad_ids_are_those_since_the_last_reset(self):
+        engine, call = self.engine(), self.call()
+        st.reset_report()
+        engine.run(call, "bf16", {})
+        self.assertEqual(st.report().bad_ids, {call.op: 3})
+        st.reset_report()
+        self.assertEqual(st.report().bad_ids, {})
+        engine.run(call, "bf16", {})
+        self.is_capturing = True  # nothing is read
+        self.assertEqual(st.report().bad_ids, {})
+        self.is_capturing = False
+        self.assertEqual(st.report().bad_ids, {call.op: 3})
+        engine.close()
+        self.assertEqual(st.report().bad_ids, {call.op: 3})
+        st.reset_report()
+        self.assertFalse(st.report().bad_ids)
 
     def test_ranks_compare_the_first_call_of_a_kind_or_every_one(self):
         for compare in (False, True):
