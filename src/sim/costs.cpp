@@ -71,7 +71,10 @@ Costs::Costs(const Plan& plan, const Machine& machine)
       mover_kernels_(plan),
       chosen_(plan),
       nodes_(machine.node_of(plan.ranks() - 1) + 1),
-      link_rate_(machine.link_gb_per_s) {
+      link_rate_(machine.link_gb_per_s),
+      library_us_(plan),
+      follows_(plan),
+      parts_(plan) {
   const Between between(plan.ranks(), machine);
   push_one_ = rate_of_one(machine.push_by_blocks, machine.push_all_by_blocks, between, machine.sms);
   push_many_ =
@@ -153,7 +156,7 @@ TaskShares Costs::shares_of(const Instr& instr) const {
 }
 
 double Costs::gemm_us(const Instr& instr) const {
-  if (const auto found = library_us_.find(&instr); found != library_us_.end()) return found->second;
+  if (const double* const us = library_us_.find(instr)) return *us;
   if (is_empty(instr)) return kEmptyEntryUs;
   const int rank = plan_.reads(instr).back().rank;
   const auto r = static_cast<size_t>(rank);
@@ -181,7 +184,7 @@ double Costs::follow_us(const Instr& instr) const {
 
 double Costs::slowdown_when_late(const Instr& instr, double late_us) const {
   if (late_us <= 0 || instr.op != Opcode::gemm || plan_.op.ends_with_terms()) return 1;
-  if (library_us_.count(&instr) > 0) return 1;
+  if (library_us_.find(instr) != nullptr) return 1;
   const Region& tile = plan_.reads(instr).back();
   const Buffer& b = plan_.buffers[tile.buffer];
   const double of_k = part_of(instr).k;  // by the lane
@@ -224,7 +227,7 @@ void Costs::traffic_of(const Instr& instr, int rank, Traffic& traffic) const {
   if (ends || instr.kind()->worker == Worker::gemm_kernel) traffic.local_bytes = 0;
   if (instr.kind()->worker == Worker::gemm_kernel || (ends && instr.op != Opcode::reduce)) return;
   std::span<const Region> reads = plan_.reads(instr);
-  if (ends) reads = reads.subspan(parts_.at(&instr).in_registers);
+  if (ends) reads = reads.subspan(parts_.find(instr)->in_registers);
   if (instr.fused && instr.op == Opcode::norm) reads = reads.subspan(1);
   for (const Region& read : reads) {
     if (read.rank == self) {

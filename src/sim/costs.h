@@ -2,12 +2,11 @@
 #pragma once
 
 #include <span>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "sim/chosen_experts.h"
 #include "sim/mover_kernels.h"
+#include "sim/of_tasks.h"
 #include "stretto/machine.h"
 #include "stretto/plan.h"
 
@@ -47,13 +46,13 @@ class Costs {
   // remote writes are the tile's. So it is with what follows products, and with the sum over a
   // tile's ranges of K, which reads those that others have left.
   bool ends_tile(const Instr& instr) const {
-    return instr.fused && (adds_ranges(instr) || follows_.count(&instr) > 0);
+    return instr.fused && (adds_ranges(instr) || follows_.find(instr) != nullptr);
   }
   // How much longer its block takes for what follows a product.
   double follow_us(const Instr& instr) const;
   // Whether the gemm's sums lie in memory until another lane adds them.
   bool leaves_sums(const Instr& gemm) const {
-    return holds_ranges_[plan_.writes(gemm)[0].buffer] && parts_.count(&gemm) == 0;
+    return holds_ranges_[plan_.writes(gemm)[0].buffer] && parts_.find(gemm) == nullptr;
   }
   // Whether rows of the task's tile go to several places.
   bool stores_parts(const Instr& task) const;
@@ -142,15 +141,15 @@ class Costs {
   bool starts_itself_ = false;  // a library's product behind a boundary, in the time it takes
   std::vector<bool> next_is_library_;  // by boundaries: the kernel behind, where some are
   double all_copies_rate_ = 0;
-  std::vector<double> busy_;   // by rank: share of the SMs that have tiles, over all waves
-  std::vector<double> power_;  // by rank: share of the rate that power leaves
-  std::unordered_map<const Instr*, double> library_us_;  // of gemms that a library multiplies
+  std::vector<double> busy_;         // by rank: share of the SMs that have tiles, over all waves
+  std::vector<double> power_;        // by rank: share of the rate that power leaves
+  OfTasks<double> library_us_;       // of gemms that a library multiplies
   std::vector<double> inputs_us_;    // by rank: a tile's share of reading all distinct inputs once
   std::vector<int> blocks_at_once_;  // by rank: gemms
   std::vector<bool> holds_ranges_;   // by buffer: sums of ranges of K
-  std::unordered_set<const Instr*> follows_;      // what follows products
-  std::unordered_map<const Instr*, Part> parts_;  // fused tasks, and gemms that they go on with
-  std::vector<double> push_one_, push_many_;      // by number of blocks, GB/s of one of them
+  OfTasks<char> follows_;            // what follows products
+  OfTasks<Part> parts_;              // fused tasks, and gemms that they go on with
+  std::vector<double> push_one_, push_many_;  // by number of blocks, GB/s of one of them
 };
 
 }  // namespace stretto::sim

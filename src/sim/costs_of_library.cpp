@@ -90,7 +90,7 @@ void Costs::find_products() {
       const bool by_library = plan_.library_at(boundaries).has_value();
       if (is_empty(instr)) {
         // Its kernel deals out tiles of rows that there are.
-        if (by_library) library_us_[&instr] = 0;
+        if (by_library) library_us_[instr] = 0;
         continue;
       }
       last[lane.rank] = std::max(last[lane.rank], boundaries);
@@ -133,7 +133,7 @@ void Costs::find_products() {
     const double us = kLibraryStartUs + std::max(multiply_us, read_us);
     for (const auto& [lane, gemms] : product.by_lane) {
       for (const Instr* gemm : gemms) {
-        library_us_[gemm] = us * macs_here(place.first, *gemm) / product.most_macs;
+        library_us_[*gemm] = us * macs_here(place.first, *gemm) / product.most_macs;
       }
     }
   }

@@ -94,30 +94,30 @@ void Costs::find_parts() {
     if (const uint32_t sum = tile.sum.of_ranges; sum != 0) {
       const auto reads = plan_.reads(instrs[sum]);
       holds_ranges_[reads[0].buffer] = true;
-      Part& part = parts_[&instrs[sum]];
+      Part part;
       part.in_registers = static_cast<uint32_t>(reads.size()) - tile.sum.others;
       part.k = b_of(tile.gemm).col1 - b_of(tile.begin).col0;
       part.columns = b_of(tile.gemm).rows();
+      parts_[instrs[sum]] = part;
       for (uint32_t at = tile.begin; at <= tile.gemm; ++at) {
-        if (instrs[at].op == Opcode::gemm) parts_[&instrs[at]] = part;
+        if (instrs[at].op == Opcode::gemm) parts_[instrs[at]] = part;
       }
     }
     for (uint32_t at = tile.followed.made; at < tile.followed.last; ++at) {
       const Instr& next = instrs[at + 1];
-      if (next.is_task() && next.op != Opcode::gemm) follows_.insert(&next);
+      if (next.is_task() && next.op != Opcode::gemm) follows_[next] = 1;
     }
     if (tile.followed.has_two()) {
       const Region b = b_of(tile.gemm);
       for (const uint32_t at : {tile.followed.product, tile.followed.other}) {
-        parts_[&instrs[at]] = {b.cols(), 2 * b.rows()};
+        parts_[instrs[at]] = {b.cols(), 2 * b.rows()};
       }
     }
   }
 }
 
 Costs::Part Costs::part_of(const Instr& gemm) const {
-  const auto found = parts_.empty() ? parts_.end() : parts_.find(&gemm);
-  if (found != parts_.end()) return found->second;
+  if (const Part* const found = parts_.find(gemm)) return *found;
   const Region& b = plan_.reads(gemm).back();
   return {b.cols(), b.rows()};
 }
