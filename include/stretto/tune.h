@@ -51,6 +51,8 @@ class Tuning {
   // Replaces what is known of the same operator on the same machine and GPU.
   void add(TunedOperator tuned);
   void add(TunedGraph tuned);
+  // Whatever the operator is.
+  void add(const Operator& op, TunedSchedules tuned);
   void add_all(const Tuning& other);
 
  private:
@@ -127,7 +129,7 @@ AutoSchedule served_schedule(const Segment& op, const Machine& machine, const Tu
 struct AutoSchedules {
   OperatorSchedule schedule;
   std::string reason;
-  Sureness sureness = {};  // of the least sure
+  Sureness sureness = {};  // of the least sure; within 1 where nobody knows
 };
 AutoSchedules auto_schedules(const Operator& op, const Machine& machine, const Tuning& tuning,
                              RowCount rows = RowCount::fixed, RowsFrom from = RowsFrom::host);
@@ -155,14 +157,17 @@ struct Candidate {
 std::vector<Candidate> sweep_candidates(const Segment& op, const Machine& machine, size_t more);
 
 // The same of operators that are not one product: the presets for all products, whole and in two
-// parts, what `auto` would take, and those of a walk that gives one product after the other what the
-// simulation finds fastest; then the `more` next.
+// parts, what `auto` would take, and those of a walk that gives one product after the other what
+// the simulation finds fastest; then the `more` next.
 struct GraphCandidate {
   OperatorSchedule schedule;
   double predicted_us = 0;
 };
 std::vector<GraphCandidate> graph_candidates(const Operator& op, const Machine& machine,
                                              size_t more);
+// Of any operator: one of these two.
+std::vector<GraphCandidate> candidates_to_measure(const Operator& op, const Machine& machine,
+                                                  size_t more);
 
 // What a sweep should measure after these: the fastest of `measured` that cuBLAS multiplies for,
 // with every other algorithm that cuBLAS may propose (fewer, maybe: then they are refused when they

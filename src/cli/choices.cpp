@@ -52,15 +52,8 @@ std::vector<Choice> choose_sweep(const Operator& op, const Machine& machine, Row
         "sweep is what tune measures, plans of fixed rows: name schedules, or take auto or all");
   }
   std::vector<Choice> choices;
-  const Segment* only = op.only_product();
-  if (only == nullptr) {
-    for (const GraphCandidate& candidate : graph_candidates(op, machine, kSweptMore)) {
-      choices.push_back({short_text(candidate.schedule, op, machine), candidate.schedule});
-    }
-    return choices;
-  }
-  for (const Candidate& candidate : sweep_candidates(*only, machine, kSweptMore)) {
-    choices.push_back({short_text(candidate.schedule, *only, machine), candidate.schedule});
+  for (const GraphCandidate& candidate : candidates_to_measure(op, machine, kSweptMore)) {
+    choices.push_back({short_text(candidate.schedule, op, machine), candidate.schedule});
   }
   return choices;
 }

@@ -64,14 +64,8 @@ void require_some_preset(const Operator& op, const Machine& machine) {
 
 std::vector<Choice> choices_of(const Operator& op, const Machine& machine, size_t more) {
   std::vector<Choice> choices;
-  if (const Segment* only = op.only_product()) {
-    for (const Candidate& candidate : sweep_candidates(*only, machine, more)) {
-      choices.push_back({to_string(candidate.schedule), candidate.schedule});
-    }
-  } else {
-    for (const GraphCandidate& candidate : graph_candidates(op, machine, more)) {
-      choices.push_back({to_string(candidate.schedule), candidate.schedule});
-    }
+  for (const GraphCandidate& candidate : candidates_to_measure(op, machine, more)) {
+    choices.push_back({to_string(candidate.schedule), candidate.schedule});
   }
   return choices;
 }
@@ -86,14 +80,6 @@ TunedSchedules tuned_of(const Swept& swept, const std::string& gpu, const std::s
   tuned.library_us = swept.library_us;
   tuned.measured = swept.measured;
   return tuned;
-}
-
-void keep(const Operator& op, TunedSchedules tuned, Tuning& tuning) {
-  if (const Segment* only = op.only_product()) {
-    tuning.add(TunedOperator{std::move(tuned), *only});
-  } else {
-    tuning.add(TunedGraph{std::move(tuned), op});
-  }
 }
 
 void add_what_is_wrong(const Swept& swept, std::vector<std::string>& wrong) {
@@ -139,7 +125,7 @@ TuneResult measure(BenchRun& bench, const Machine& machine, const TuneRequest& r
       result.refused.push_back(why_not_measured(swept));
       continue;
     }
-    keep(op, tuned_of(swept, bench.gpu(), request.commit), result.found);
+    result.found.add(op, tuned_of(swept, bench.gpu(), request.commit));
     // After every operator: a long sweep that ends early has not been for nothing.
     if (bench.speaks()) add_to_tuning(request.file, result.found);
   }

@@ -1,12 +1,10 @@
 // What a sweep measures of an operator that is not one product.
 #include <algorithm>
 
-#include "core/parallel.h"
 #include "schedule/row_parts.h"
 #include "stretto/error.h"
-#include "stretto/lower.h"
-#include "stretto/simulate.h"
 #include "stretto/tune.h"
+#include "tune/predict.h"
 
 namespace stretto {
 namespace {
@@ -26,11 +24,10 @@ class Candidates {
       if (std::any_of(all_.begin(), all_.end(), is_it)) continue;
       if (legal(op_, schedule, machine_).empty()) all_.push_back({schedule, 0});
     }
-    constexpr size_t kMostThreads = 16;  // plans of many products take gigabytes
-    for_each_in_parallel(all_.size() - first, kMostThreads, [&](size_t i) {
-      GraphCandidate& one = all_[first + i];
-      one.predicted_us = simulate(lower(op_, one.schedule, machine_), machine_).total_us;
-    });
+    std::vector<OperatorSchedule> added;
+    for (size_t i = first; i < all_.size(); ++i) added.push_back(all_[i].schedule);
+    const std::vector<double> us = predicted_us(op_, added, machine_);
+    for (size_t i = 0; i < added.size(); ++i) all_[first + i].predicted_us = us[i];
   }
 
   const GraphCandidate& fastest() const {
@@ -98,6 +95,17 @@ std::vector<GraphCandidate> graph_candidates(const Operator& op, const Machine& 
     candidates.add(changed);
   }
   return candidates.take(kept, more);
+}
+
+std::vector<GraphCandidate> candidates_to_measure(const Operator& op, const Machine& machine,
+                                                  size_t more) {
+  const Segment* const only = op.only_product();
+  if (only == nullptr) return graph_candidates(op, machine, more);
+  std::vector<GraphCandidate> all;
+  for (const Candidate& one : sweep_candidates(*only, machine, more)) {
+    all.push_back({one.schedule, one.predicted_us});
+  }
+  return all;
 }
 
 }  // namespace stretto

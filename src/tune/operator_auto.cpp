@@ -6,8 +6,10 @@
 
 #include "stretto/error.h"
 #include "stretto/tune.h"
+#include "tune/expected_schedule.h"
 #include "tune/nearness.h"
 #include "tune/routed_auto.h"
+#include "tune/sureness.h"
 #include "tune/together.h"
 
 namespace stretto {
@@ -16,16 +18,6 @@ namespace {
 void set_rows(OperatorSchedule& schedule, RowCount rows) {
   for (Schedule& product : schedule.products) product.rows = rows;
 }
-
-bool any_by_tables(const Operator& op) {
-  return std::any_of(op.segments.begin(), op.segments.end(), [](const OperatorSegment& segment) {
-    return segment.product && !segment.product->is_dense();
-  });
-}
-
-}  // namespace
-
-namespace {
 
 // Not in how the operator is split over ranks, nor in what it is: how far apart the largest of its
 // sizes are. Nothing: it says nothing of `op`.
@@ -36,6 +28,8 @@ std::optional<double> apart_in_sizes(const TunedGraph& tuned, const Operator& op
       num_bytes(tuned.op.dtype) != num_bytes(op.dtype)) {
     return std::nullopt;
   }
+  // A caller's own graph may have a shipped one's name.
+  if (tuned.op.text != op.text && print(*tuned.op.text) != print(*op.text)) return std::nullopt;
   double most = tuned.op.dtype == op.dtype ? 0 : 1e-6;
   for (size_t i = 0; i < op.sizes.size(); ++i) {
     most = std::max(most, apart(tuned.op.sizes[i].second, op.sizes[i].second));
@@ -46,11 +40,12 @@ std::optional<double> apart_in_sizes(const TunedGraph& tuned, const Operator& op
 const double kNearSizes = std::log(2.001);
 
 std::optional<AutoSchedules> measured_graph(const Operator& op, const Machine& machine,
-                                            const Tuning& tuning, RowCount rows) {
+                                            const Tuning& tuning, RowCount rows,
+                                            double most_apart = kNearSizes) {
   std::vector<std::pair<double, const TunedGraph*>> near;
   for (const TunedGraph& tuned : tuning.graphs()) {
     const auto distance = apart_in_sizes(tuned, op, machine);
-    if (distance && *distance <= kNearSizes) near.emplace_back(*distance, &tuned);
+    if (distance && *distance <= most_apart) near.emplace_back(*distance, &tuned);
   }
   std::stable_sort(near.begin(), near.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -72,18 +67,11 @@ std::optional<AutoSchedules> measured_graph(const Operator& op, const Machine& m
           "cuBLAS and NCCL",
           tuned->measured.size(), distance == 0 ? "it" : to_string(tuned->op), measured.time_us,
           tuned->library_us / measured.time_us);
+      if (distance == 0) chosen.sureness = sure_by_measurement(measured);
       return chosen;
     }
   }
   return std::nullopt;
-}
-
-// What two weights of a gate make tile beside tile takes as long as one weight of all their
-// columns.
-Segment of_one_weight(Segment product) {
-  product.n *= product.weights;
-  product.weights = 1;
-  return product;
 }
 
 // Products that ranks make each for itself: nobody measures them alone.
@@ -95,23 +83,21 @@ AutoSchedule of_unnamed(const Segment& product, const Machine& machine) {
   return found;
 }
 
-}  // namespace
-
-AutoSchedules auto_schedules(const Operator& op, const Machine& machine, const Tuning& tuning,
-                             RowCount rows, RowsFrom from) {
+AutoSchedules chosen_by(const Operator& op, const Machine& machine, const Tuning& tuning,
+                        RowCount rows, RowsFrom from, Predictions& predictions) {
   const bool is_one = op.only_product() != nullptr;
-  const bool serves = rows == RowCount::bucket && !is_one;
   AutoSchedules chosen;
   if (!is_one) {
     if (auto measured = measured_graph(op, machine, tuning, rows)) return *measured;
   }
-  if (any_by_tables(op)) return routed_schedules(op, machine, rows);
+  if (any_by_tables(op)) return routed_schedules(op, machine, rows, predictions);
   for (const OperatorSegment& segment : op.segments) {
     if (!segment.product) continue;
     const Segment product = of_one_weight(*segment.product);
     AutoSchedule found = !product.kind.has_name() ? of_unnamed(*segment.product, machine)
-                         : serves                 ? served_schedule(product, machine, tuning, from)
-                                                  : auto_schedule(product, machine, tuning, rows);
+                         : rows == RowCount::bucket
+                             ? served_schedule(product, machine, tuning, from)
+                             : auto_schedule(product, machine, tuning, predictions);
     chosen.schedule.products.push_back(found.schedule);
     if (!is_one) chosen.schedule.names.push_back(segment.name);
     if (!chosen.reason.empty()) chosen.reason += "; ";
@@ -121,7 +107,25 @@ AutoSchedules auto_schedules(const Operator& op, const Machine& machine, const T
         chosen.schedule.products.size() == 1 || found.sureness.within > chosen.sureness.within;
     if (is_least_sure) chosen.sureness = found.sureness;
   }
-  return is_one ? chosen : fastest_together(op, machine, rows, std::move(chosen));
+  return is_one ? chosen : fastest_together(op, machine, rows, std::move(chosen), predictions);
+}
+
+}  // namespace
+
+AutoSchedules auto_schedules(const Operator& op, const Machine& machine, const Tuning& tuning,
+                             RowCount rows, RowsFrom from) {
+  Predictions predictions(machine);
+  return chosen_by(op, machine, tuning, rows, from, predictions);
+}
+
+AutoSchedules auto_schedules(const Operator& op, const Machine& machine, const Tuning& tuning,
+                             Predictions& predictions) {
+  return chosen_by(op, machine, tuning, RowCount::fixed, RowsFrom::host, predictions);
+}
+
+std::optional<AutoSchedules> measured_schedules(const Operator& op, const Machine& machine,
+                                                const Tuning& tuning) {
+  return measured_graph(op, machine, tuning, RowCount::fixed, 0);
 }
 
 }  // namespace stretto

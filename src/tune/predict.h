@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "stretto/machine.h"
+#include "stretto/operator.h"
 #include "stretto/schedule.h"
 #include "stretto/segment.h"
 
@@ -14,6 +15,8 @@ namespace stretto {
 // By schedule, on all cores of this machine. Every schedule can serve the operator.
 std::vector<double> predicted_us(const Segment& op, const std::vector<Schedule>& schedules,
                                  const Machine& machine);
+std::vector<double> predicted_us(const Operator& op, const std::vector<OperatorSchedule>& schedules,
+                                 const Machine& machine);
 
 // The same, each simulated once: for choices that ask about the same operators.
 class Predictions {
@@ -21,8 +24,13 @@ class Predictions {
   explicit Predictions(const Machine& machine) : machine_(machine) {}
 
   std::vector<double> us(const Segment& op, const std::vector<Schedule>& schedules);
+  std::vector<double> us(const Operator& op, const std::vector<OperatorSchedule>& schedules);
 
  private:
+  template <typename Schedules, typename Simulate>
+  std::vector<double> each_once(const std::string& op, const Schedules& schedules,
+                                const Simulate& simulate);
+
   const Machine& machine_;
   std::map<std::string, double> known_;  // by operator and schedule
 };

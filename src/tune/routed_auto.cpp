@@ -4,18 +4,8 @@
 
 #include <algorithm>
 
-#include "core/parallel.h"
-#include "stretto/lower.h"
-#include "stretto/simulate.h"
-
 namespace stretto {
 namespace {
-
-struct Contender {
-  std::string name;
-  OperatorSchedule schedule;
-  double us = 0;
-};
 
 void take_all_at_once(const Operator& op, OperatorSchedule& schedule) {
   size_t product = 0;
@@ -42,12 +32,13 @@ OperatorSchedule whole_products(const Operator& op, const Machine& machine) {
 
 // What communicates behind and ahead of products, and what beside them. The preset has a partition
 // for each source where the rows that those pad may be worth it; one of all tokens is tried always.
-std::vector<Contender> contenders(const Operator& op, const Machine& machine, RowCount rows) {
-  std::vector<Contender> all;
+std::vector<RoutedContender> contenders(const Operator& op, const Machine& machine, RowCount rows) {
+  std::vector<RoutedContender> all;
   const auto add = [&](std::string name, OperatorSchedule schedule) {
     for (Schedule& product : schedule.products) product.rows = rows;
-    const bool is_new = std::none_of(
-        all.begin(), all.end(), [&](const Contender& known) { return known.schedule == schedule; });
+    const bool is_new = std::none_of(all.begin(), all.end(), [&](const RoutedContender& known) {
+      return known.schedule == schedule;
+    });
     if (!is_new || !legal(op, schedule, machine).empty()) return;
     all.push_back({std::move(name), std::move(schedule)});
   };
@@ -64,8 +55,29 @@ std::vector<Contender> contenders(const Operator& op, const Machine& machine, Ro
 
 }  // namespace
 
-AutoSchedules routed_schedules(const Operator& op, const Machine& machine, RowCount rows) {
-  std::vector<Contender> all = contenders(op, machine, rows);
+bool any_by_tables(const Operator& op) {
+  return std::any_of(op.segments.begin(), op.segments.end(), [](const OperatorSegment& segment) {
+    return segment.product && !segment.product->is_dense();
+  });
+}
+
+std::vector<RoutedContender> routed_contenders(const Operator& op, const Machine& machine,
+                                               RowCount rows, Predictions& predictions) {
+  std::vector<RoutedContender> all = contenders(op, machine, rows);
+  if (all.size() < 2) return all;
+  std::vector<OperatorSchedule> schedules;
+  for (const RoutedContender& one : all) schedules.push_back(one.schedule);
+  const std::vector<double> us = predictions.us(op, schedules);
+  for (size_t i = 0; i < all.size(); ++i) all[i].us = us[i];
+  // Of the equally fast the first.
+  std::stable_sort(all.begin(), all.end(),
+                   [](const RoutedContender& a, const RoutedContender& b) { return a.us < b.us; });
+  return all;
+}
+
+AutoSchedules routed_schedules(const Operator& op, const Machine& machine, RowCount rows,
+                               Predictions& predictions) {
+  const std::vector<RoutedContender> all = routed_contenders(op, machine, rows, predictions);
   AutoSchedules chosen;
   if (all.size() < 2) {
     const std::string name = all.empty() ? "tiles" : all.front().name;
@@ -75,12 +87,6 @@ AutoSchedules routed_schedules(const Operator& op, const Machine& machine, RowCo
                                   : name + ", since no other preset serves";
     return chosen;
   }
-  for_each_in_parallel(all.size(), all.size(), [&](size_t i) {
-    all[i].us = simulate(lower(op, all[i].schedule, machine), machine).total_us;
-  });
-  // Of the equally fast the first.
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Contender& a, const Contender& b) { return a.us < b.us; });
   chosen.schedule = all.front().schedule;
   chosen.reason = fmt::format("{}, simulated: {:.0f} us", all.front().name, all.front().us);
   for (size_t i = 1; i < all.size(); ++i) {

@@ -6,10 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/parallel.h"
-#include "stretto/lower.h"
-#include "stretto/simulate.h"
-
 namespace stretto {
 namespace {
 
@@ -17,8 +13,7 @@ namespace {
 // others, so that their times alone do not add up.
 constexpr std::string_view kForAll[] = {"tiles", "decomposed", "low-latency", "sequential",
                                         "library"};
-constexpr double kClearly = 1.03;    // beyond what the simulation errs by, mostly
-constexpr size_t kMostThreads = 16;  // plans of many products take gigabytes
+constexpr double kClearly = 1.03;  // beyond what the simulation errs by, mostly
 
 struct Contender {
   std::string_view name;  // empty: what is fastest for each
@@ -29,7 +24,7 @@ struct Contender {
 }  // namespace
 
 AutoSchedules fastest_together(const Operator& op, const Machine& machine, RowCount rows,
-                               AutoSchedules alone) {
+                               AutoSchedules alone, Predictions& predictions) {
   std::vector<Contender> all;
   const auto add = [&](std::string_view name, const OperatorSchedule& schedule) {
     if (legal(op, schedule, machine).empty()) all.push_back({name, schedule});
@@ -45,9 +40,10 @@ AutoSchedules fastest_together(const Operator& op, const Machine& machine, RowCo
     if (!all.empty()) alone.schedule = all.front().schedule;
     return alone;
   }
-  for_each_in_parallel(all.size(), kMostThreads, [&](size_t i) {
-    all[i].us = simulate(lower(op, all[i].schedule, machine), machine).total_us;
-  });
+  std::vector<OperatorSchedule> schedules;
+  for (const Contender& one : all) schedules.push_back(one.schedule);
+  const std::vector<double> us = predictions.us(op, schedules);
+  for (size_t i = 0; i < all.size(); ++i) all[i].us = us[i];
   const auto fastest = std::min_element(
       all.begin(), all.end(), [](const Contender& a, const Contender& b) { return a.us < b.us; });
   if (goes_together && all.front().us <= kClearly * fastest->us) return alone;

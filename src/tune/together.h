@@ -2,12 +2,21 @@
 #pragma once
 
 #include "stretto/tune.h"
+#include "tune/predict.h"
 
 namespace stretto {
+
+// What two weights of a gate make tile beside tile takes as long as one weight of all their
+// columns.
+inline Segment of_one_weight(Segment product) {
+  product.n *= product.weights;
+  product.weights = 1;
+  return product;
+}
 
 // `alone`, or a preset for all products that the simulation finds clearly faster than these
 // together. `alone` was chosen product by product, by measurements too, and stays where it is near.
 AutoSchedules fastest_together(const Operator& op, const Machine& machine, RowCount rows,
-                               AutoSchedules alone);
+                               AutoSchedules alone, Predictions& predictions);
 
 }  // namespace stretto

@@ -181,10 +181,8 @@ class TuningParser {
       tuned.measured.push_back(
           read_measured(measured[i], fmt::format("{}.measured[{}]", at, i), tuned.op));
     }
-    const Segment* const only = tuned.op.only_product();
-    if (only == nullptr) return tuning.add(std::move(tuned));
-    const Segment op = *only;
-    tuning.add(TunedOperator{std::move(static_cast<TunedSchedules&>(tuned)), op});
+    const Operator op = tuned.op;
+    tuning.add(op, std::move(static_cast<TunedSchedules&>(tuned)));
   }
 
   Measured read_measured(const Json& object, const std::string& at, const Operator& op) {
@@ -236,6 +234,13 @@ void put(Tuned tuned, std::vector<Tuned>& all) {
 
 void Tuning::add(TunedOperator tuned) { put(std::move(tuned), operators_); }
 void Tuning::add(TunedGraph tuned) { put(std::move(tuned), graphs_); }
+void Tuning::add(const Operator& op, TunedSchedules tuned) {
+  if (const Segment* const only = op.only_product()) {
+    add(TunedOperator{std::move(tuned), *only});
+  } else {
+    add(TunedGraph{std::move(tuned), op});
+  }
+}
 
 void Tuning::add_all(const Tuning& other) {
   for (const TunedOperator& tuned : other.operators_) add(tuned);
