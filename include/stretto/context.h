@@ -130,10 +130,10 @@ struct OperationOptions {
   // fixed: every run has exactly `max_rows` rows, so all schedules can serve, also those that move
   // with NCCL or have tiles with rows of two owners; auto then chooses as the command does.
   RowCount rows = RowCount::bucket;
-  // Where auto is not sure of a product, making the operation and prepare() time the best few
-  // schedules on its GPUs, for so many milliseconds of runs, and take the fastest; what is found is
-  // kept for later processes (docs/tuning.md). 0: never. Nothing: what STRETTO_MEASURE_MS says.
-  // Runs never measure. The processes go by that of rank 0.
+  // Where auto is not sure, making the operation and prepare() time the best few schedules on its
+  // GPUs, for so many milliseconds of runs, and take the fastest; what is found is kept for later
+  // processes (docs/tuning.md). 0: never. Nothing: what STRETTO_MEASURE_MS says. Runs never
+  // measure. The processes go by that of rank 0.
   std::optional<double> measure_ms = {};
   // Results that other ranks write (of gemm-ar, where tiles are sent to all) are written where a
   // call wants them, without a copy. They lie in memory of Context::allocate_shared() then, at the
@@ -165,6 +165,15 @@ class Operation {
 
   // Makes the plan that serves so many rows, unless it is there. Collective, where it is not.
   void prepare(int64_t rows);
+  // Collective, between calls and outside captures: for a server that is idle. Measures schedules
+  // of plans that are there and that auto is not sure of, those with most runs first, each once,
+  // and takes the fastest from the next call on; what is found is kept as making an operation keeps
+  // it. Waits for all calls before, as finish() does, and throws what it throws. Begins no other
+  // plan after `budget_ms` milliseconds, those of rank 0; the last may take longer by what its
+  // first two schedules need. Graphs that hold an older plan go on with it, and it keeps its memory
+  // for them. Returns how many plans another call would measure. Throws UsageError, on all ranks,
+  // where any may not wait for its GPU: a stream that the context knows is being captured.
+  int learn(double budget_ms);
   // Row counts of the plans that are there, ascending.
   std::vector<int64_t> buckets() const;
   // The schedule of the plan that serves so many rows, told by the host, and is there.

@@ -94,6 +94,7 @@ FUNCTIONS = {
     "stretto_operation_rows": (STATUS, [c_void_p, POINTER(c_int64)]),
     "stretto_operation_tensor": (STATUS, [c_void_p, c_int64, c_int32, POINTER(CTensorInfo)]),
     "stretto_operation_prepare": (STATUS, [c_void_p, c_int64]),
+    "stretto_operation_learn": (STATUS, [c_void_p, c_double, POINTER(c_int32)]),
     "stretto_operation_schedule": (STATUS, [c_void_p, c_int64, POINTER(c_char_p)]),
     "stretto_operation_reason": (STATUS, [c_void_p, c_int64, POINTER(c_char_p)]),
     "stretto_operation_workspace": (STATUS, [c_void_p, POINTER(c_uint64)]),
@@ -258,6 +259,14 @@ def budget(measure_ms):
         raise ValueError(f"measure_ms is {measure_ms!r}; a number of milliseconds from 0 to 60000, or None, was "
                          "expected")
     return float(measure_ms) or -1.0
+
+
+def learning_budget(budget_ms):
+    """Milliseconds for learn()."""
+    if isinstance(budget_ms, (bool, str, bytes)) or not hasattr(budget_ms, "__float__") or not (
+            0 <= float(budget_ms) <= 3600000):
+        raise ValueError(f"budget_ms is {budget_ms!r}; a number of milliseconds from 0 to 3600000 was expected")
+    return float(budget_ms)
 
 
 def dtype_text(dtype):

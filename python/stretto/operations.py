@@ -7,7 +7,8 @@ from ctypes import byref, c_char_p, c_int32, c_int64, c_uint64, c_void_p, pointe
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ._library import (EXCHANGE, CCallTensor, CContextRequest, COperationRequest, CTensorInfo,
-                       budget, dtype_text, library, num_bytes, num_sms, seconds, serves, text, whole)
+                       budget, dtype_text, learning_budget, library, num_bytes, num_sms, seconds, serves, text,
+                       whole)
 from .operators import Operator, TensorInfo, c_operator, info_of, sizes_text
 from .tensors import BYTES, SharedTensor, on_gpu, rows_address
 
@@ -262,6 +263,22 @@ class Operation:
     def prepare(self, num_rows: int) -> None:
         """Makes the plan that serves so many rows, ahead of the first run. Collective."""
         library().operation_prepare(self._open(), whole(num_rows, "num_rows"))
+
+    def learn(self, budget_ms: float) -> int:
+        """For a server that is idle. Measures schedules of plans that are there and that "auto" is not sure of, those
+        with most runs first, each once, and takes the fastest from the next run on; what is found is kept for later
+        processes. Returns how many plans another call would measure.
+
+        budget_ms  of all time that it takes, 0 to 3600000, of rank 0; no other plan is begun after it. 0 measures
+                   nothing
+
+        Collective, between runs. Waits for all runs before and raises what finish() raises. Graphs that hold an older
+        plan go on with it, and runs that are captured later take the new one. Raises ValueError, on all ranks, where a
+        stream is being captured that any of them knows.
+        """
+        left = c_int32()
+        library().operation_learn(self._open(), learning_budget(budget_ms), byref(left))
+        return left.value
 
     def schedule(self, num_rows: Optional[int] = None) -> str:
         """The schedule of the plan that serves so many rows (default: max_rows), which is made already."""

@@ -108,6 +108,14 @@ class Operations(OnAFakeGpu):
             with self.assertRaisesRegex(ValueError, "measure_ms is .*from 0 to 60000"):
                 self.make(measure_ms=wrong)
 
+    def test_learning_says_what_is_left(self):
+        operation = self.make()
+        self.assertEqual((operation.learn(99), operation.learn(250.5)), (3, 0))
+        self.assertIn(250.5, [call[2] for call in self.library.calls if call[0] == "operation_learn"])
+        for wrong in ("100", True, None, -1, float("nan"), 3600001):
+            with self.assertRaisesRegex(ValueError, "budget_ms is .*from 0 to 3600000"):
+                operation.learn(wrong)
+
     def test_results_that_other_ranks_write(self):
         shared = self.context.empty_shared(128, 512)
         (_, _, num_bytes, _), = [call for call in self.library.calls if call[0] == "context_allocate_shared"]

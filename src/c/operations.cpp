@@ -180,6 +180,14 @@ int stretto_operation_prepare(stretto_operation* operation, int64_t rows) {
   return guarded([&] { require(operation, "operation").operation.prepare(rows); });
 }
 
+int stretto_operation_learn(stretto_operation* operation, double budget_ms, int32_t* left) {
+  return guarded([&] {
+    auto& plans = require(left, "left");
+    plans = 0;
+    plans = require(operation, "operation").operation.learn(budget_ms);
+  });
+}
+
 int stretto_operation_schedule(const stretto_operation* operation, int64_t rows,
                                const char** schedule) {
   return guarded([&] {

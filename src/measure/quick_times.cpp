@@ -51,8 +51,12 @@ class Stopwatch {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+RowCount rows_of(const OperatorSchedule& schedule) {
+  return schedule.products.empty() ? RowCount::fixed : schedule.first().rows;
+}
+
 struct Contestant {
-  Schedule schedule;
+  OperatorSchedule schedule;
   Plan plan;
   std::unique_ptr<PlanRunner> runner;
   std::unique_ptr<RunGraphs> graphs;  // they end before the runner
@@ -68,7 +72,7 @@ struct Contestant {
 
 class Race {
  public:
-  Race(const Segment& op, const Machine& machine, fabric::Fabric& fabric,
+  Race(const Operator& op, const Machine& machine, fabric::Fabric& fabric,
        const cuda::Compiler& compiler, KernelStore& kernels, const QuickOptions& options)
       : op_(op),
         machine_(machine),
@@ -88,10 +92,12 @@ class Race {
     room_ = (room - needed) / 2;
   }
 
-  void make_all(std::span<const Schedule> schedules, QuickTimes& times) {
+  void make_all(std::span<const OperatorSchedule> schedules, QuickTimes& times) {
     const Stopwatch watch(fabric_);
+    times.chosen_ms = options_.chosen_ms;
+    const double most_ms = options_.make_ms() - options_.chosen_ms;
     const auto goes_on = [&](size_t i) {
-      if (i < kAlwaysMade || watch.ms() <= options_.make_ms()) return true;
+      if (i < kAlwaysMade || watch.ms() <= most_ms) return true;
       times.not_reached = schedules.size() - i;
       return false;
     };
@@ -101,7 +107,7 @@ class Race {
     }
     make_workspace(planned, times);
     for (size_t i = 0; i < planned.size(); ++i) {
-      if (i >= kAlwaysMade && watch.ms() > options_.make_ms()) {
+      if (i >= kAlwaysMade && watch.ms() > most_ms) {
         times.not_reached += planned.size() - i;
         break;
       }
@@ -132,10 +138,12 @@ class Race {
       if (one->has_failed || one->times_us.empty()) continue;
       const Spread spread = spread_of(one->times_us);
       if (spread.low <= 0) continue;  // a clock that stands still
-      Schedule kept = one->schedule;
-      kept.rows = RowCount::fixed;  // as tuning files have them
+      OperatorSchedule kept = one->schedule;
+      for (Schedule& product : kept.products) product.rows = RowCount::fixed;  // as files have them
       times.measured.push_back({to_string(kept), spread.median, spread.low, spread.high, {}, {}});
-      if (kept == find_preset("library").make(op_, machine_)) times.library_us = spread.median;
+      if (kept == schedule_of(find_preset("library"), op_, machine_)) {
+        times.library_us = spread.median;
+      }
     }
     std::stable_sort(times.measured.begin(), times.measured.end(),
                      [](const Measured& a, const Measured& b) { return a.time_us < b.time_us; });
@@ -164,13 +172,14 @@ class Race {
   }
 
   // Null where it is refused, or its kernels would have to be compiled.
-  std::unique_ptr<Contestant> plan(const Schedule& schedule, bool is_always, QuickTimes& times) {
+  std::unique_ptr<Contestant> plan(const OperatorSchedule& schedule, bool is_always,
+                                   QuickTimes& times) {
     auto made = std::make_unique<Contestant>();
     made->schedule = schedule;
     bool is_kept = true;
     const std::string refused = refusal_of(fabric_.group(), [&] {
       made->plan = lower(op_, schedule, machine_);
-      const bool serves = schedule.rows == RowCount::bucket;
+      const bool serves = rows_of(schedule) == RowCount::bucket;
       is_kept = is_always || options_.compiles() || kernels_are_kept(made->plan, serves);
     });
     const bool any_missing =
@@ -246,7 +255,7 @@ class Race {
   std::unique_ptr<PlanRunner> runner_of(const Contestant& one) {
     RunnerOptions how;
     how.timeout_ns = options_.timeout_ns;
-    how.serves = one.schedule.rows == RowCount::bucket;
+    how.serves = rows_of(one.schedule) == RowCount::bucket;
     how.rows_in_memory = false;
     how.tensors_at_calls = true;
     how.workspace = workspace_.get();
@@ -278,7 +287,7 @@ class Race {
     }
   }
 
-  const Segment op_;
+  const Operator op_;
   const Machine& machine_;
   fabric::Fabric& fabric_;
   const cuda::Compiler& compiler_;
@@ -293,8 +302,8 @@ class Race {
 
 }  // namespace
 
-QuickTimes quick_times(const Segment& op, const Machine& machine,
-                       std::span<const Schedule> schedules, fabric::Fabric& fabric,
+QuickTimes quick_times(const Operator& op, const Machine& machine,
+                       std::span<const OperatorSchedule> schedules, fabric::Fabric& fabric,
                        const cuda::Compiler& compiler, KernelStore& kernels,
                        const QuickOptions& options) {
   QuickTimes times;
@@ -306,8 +315,9 @@ QuickTimes quick_times(const Segment& op, const Machine& machine,
 }
 
 std::string in_words(const QuickTimes& times) {
-  std::string words = fmt::format("{} in {:.0f} ms of runs, made in {:.0f} ms",
-                                  times.measured.size(), times.run_ms, times.make_ms);
+  std::string words =
+      fmt::format("{} in {:.0f} ms of runs, chosen in {:.0f} ms and made in {:.0f}",
+                  times.measured.size(), times.run_ms, times.chosen_ms, times.make_ms);
   if (times.not_compiled > 0) {
     words += fmt::format(", {} left out, whose kernels nobody has compiled", times.not_compiled);
   }

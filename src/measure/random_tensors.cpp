@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <numbers>
 #include <random>
 
+#include "emu/shared_reference.h"
 #include "tasks/elements.h"
 
 namespace stretto::runtime {
@@ -44,13 +47,42 @@ void spread(cuda::DeviceMemory& memory, const std::vector<uint8_t>& block,
   }
 }
 
+// Blocks of a type, by how large their values are.
+class Blocks {
+ public:
+  const std::vector<uint8_t>& of(DType dtype, float scale) {
+    std::vector<uint8_t>& block = blocks_[{dtype, scale}];
+    if (!block.empty()) return block;
+    std::vector<float> values = values_;
+    for (float& value : values) value *= scale;
+    block.resize(kBlock * static_cast<size_t>(num_bytes(dtype)));
+    tasks::round_elements(dtype, values.data(), block.data(), kBlock);
+    return block;
+  }
+
+ private:
+  const std::vector<float> values_ = normal_values();
+  std::map<std::pair<DType, float>, std::vector<uint8_t>> blocks_;
+};
+
+void fill(cuda::DeviceMemory& memory, const Operator& op, int tensor, int rank, Blocks& blocks,
+          const cuda::Stream& stream) {
+  const Tensor& of = op.tensor(tensor);
+  if (is_index(of.dtype) && of.stage < 0) {
+    const auto indices = SharedReference(0).input(op, InputData{}, tensor, rank);
+    if (!indices->empty()) memory.upload(indices->data(), indices->size());
+    return;
+  }
+  const bool is_one = op.only_product() != nullptr;
+  const DType dtype = is_index(of.dtype) ? op.dtype : of.dtype;  // results are written over
+  spread(memory, blocks.of(dtype, is_one ? 1 : of.values.scale), stream);
+}
+
 }  // namespace
 
 RandomTensors::RandomTensors(const Operator& op, fabric::Fabric& fabric)
     : fabric_(fabric), ranks_(static_cast<size_t>(fabric.num_local())) {
-  const std::vector<float> values = normal_values();
-  std::vector<uint8_t> block(kBlock * static_cast<size_t>(num_bytes(op.dtype)));
-  tasks::round_elements(op.dtype, values.data(), block.data(), kBlock);
+  Blocks blocks;
   const std::vector<CallerTensor> tensors = caller_tensors(op);
   for (const CallerTensor& one : tensors) names_.push_back(op.tensor(one.tensor).name);
   for (size_t i = 0; i < ranks_.size(); ++i) {
@@ -64,7 +96,7 @@ RandomTensors::RandomTensors(const Operator& op, fabric::Fabric& fabric)
       auto& memory =
           ranks_[i].memory.emplace_back(std::max<size_t>(static_cast<size_t>(bytes), 16));
       ranks_[i].tensors.push_back({names_[t], memory.address()});
-      spread(memory, block, stream);
+      fill(memory, op, tensors[t].tensor, rank, blocks, stream);
     }
     stream.synchronize();
   }

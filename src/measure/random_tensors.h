@@ -1,5 +1,6 @@
-// A caller's tensors on every rank of this process, with standard normal values: a stand-in for
-// calls that have not come yet.
+// A caller's tensors on every rank of this process, as calls that have not come yet may have them:
+// standard normal values, weights of several products scaled so that no tensor grows from stage to
+// stage, and indices that are all as likely.
 #pragma once
 
 #include <span>
@@ -15,7 +16,8 @@ namespace stretto::runtime {
 
 class RandomTensors {
  public:
-  // Needs no kernel: a block of values is made here and copied all over. Throws SystemError.
+  // Needs no kernel: a block of values is made here and copied all over; indices, which are few,
+  // are made one by one. Throws SystemError.
   RandomTensors(const Operator& op, fabric::Fabric& fabric);
   // What a rank has of them at most.
   static size_t bytes_of(const Operator& op);

@@ -110,6 +110,8 @@ class PlanRunner {
   // can wait for.
   void require_no_capture() const;
   bool is_captured() const { return captured_rank().has_value(); }
+  // Whether a graph of the caller's may hold a run of this process's ranks.
+  bool was_captured() const;
   // What went wrong so far, as far as a wait of this process's ranks has seen it; empty: nothing.
   // Asks nobody, and where nothing went wrong no GPU.
   std::string problem() const;

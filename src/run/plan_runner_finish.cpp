@@ -173,6 +173,11 @@ std::optional<int> PlanRunner::captured_rank() const {
   return std::nullopt;
 }
 
+bool PlanRunner::was_captured() const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [](const Rank& rank) { return rank.streams->was_captured(); });
+}
+
 void PlanRunner::require_no_capture() const {
   const std::optional<int> rank = captured_rank();
   if (!rank) return;

@@ -85,6 +85,8 @@ class RankStreams {
   // streams write it now and then instead, in the same runs on all ranks.
   std::vector<uint64_t> runs_begun() const { return counts_.read(); }
   // Nothing is written in runs of graphs then, for it would be the same each time.
+  // A graph of the caller's may hold a run.
+  bool was_captured() const { return is_captured_; }
   bool counts_runs() const { return shown_at_ == 0 || !is_captured_; }
   bool kernels_count() const { return shown_at_ == 0; }
   // All runs have ended: the next one is shown.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "core/text.h"
@@ -10,9 +11,8 @@
 #include "serve/measured_with.h"
 #include "stretto/error.h"
 #include "tune/expected_schedule.h"
-#include "tune/nearness.h"
+#include "tune/graph_shortlist.h"
 #include "tune/shortlist.h"
-#include "tune/sureness.h"
 
 namespace stretto {
 namespace {
@@ -29,15 +29,33 @@ constexpr int kRoundsToKeep = 2;
 constexpr double kMostBudgetMs = 60'000;
 constexpr size_t kMostWords = 300;  // of why a process cannot measure
 
-// The fastest of what was learnt that can serve.
-std::optional<AutoSchedule> fastest_of(const TunedOperator& learnt, const Segment& op,
-                                       const Machine& machine, RowCount rows) {
-  for (const Measured& one : learnt.measured) {
-    const auto schedule = as_measured(learnt, one, op, machine, rows);
-    if (!schedule) continue;
-    return AutoSchedule{*schedule, fmt::format("{:.1f} us", one.time_us)};
+// As it was measured, for a plan of such rows; nothing where it cannot serve these.
+std::optional<OperatorSchedule> as_learnt(const Measured& one, const Operator& op,
+                                          const Machine& machine, RowCount rows) {
+  try {
+    OperatorSchedule schedule = parse_schedules(one.schedule, op, machine);
+    for (Schedule& product : schedule.products) product.rows = rows;
+    if (legal(op, schedule, machine).empty()) return schedule;
+  } catch (const UsageError&) {  // by a file of this build, of a machine that is another now
   }
   return std::nullopt;
+}
+
+// The fastest of what was learnt that can serve.
+std::optional<Verdict::Chosen> fastest_of(const TunedSchedules& learnt, const Operator& op,
+                                          const Machine& machine, RowCount rows) {
+  for (const Measured& one : learnt.measured) {
+    const auto schedule = as_learnt(one, op, machine, rows);
+    if (schedule) {
+      return Verdict::Chosen{to_string(*schedule), fmt::format("{:.1f} us", one.time_us), {}};
+    }
+  }
+  return std::nullopt;
+}
+
+// A line for people, and how sure it is, where that is known.
+std::string with_sureness(std::string reason, const Sureness& sureness) {
+  return sureness.within < 1 ? reason + "; " + to_string(sureness) : reason;
 }
 
 // Whether another time would find no more.
@@ -72,45 +90,96 @@ double Learning::budget_ms(const std::optional<double>& asked) const {
   return *asked;
 }
 
-AutoSchedule Learning::unlearnt(const Segment& op, RowCount rows) {
-  if (rows == RowCount::bucket) return served_schedule(op, of_.machine, of_.tuning);
-  return auto_schedule(op, of_.machine, of_.tuning, predictions_);
-}
-
-Sureness Learning::sureness_of(const TunedOperator& learnt, RowCount rows) {
-  return learnt.measured.size() >= kEnough ? kLearnt : unlearnt(learnt.op, rows).sureness;
-}
-
-Verdict Learning::verdict_on(const Segment& op, RowCount rows, double budget_ms) {
-  Verdict verdict;
-  if (measured_schedule(op, of_.machine, of_.tuning, rows)) return verdict;
-  if (const auto known = file_->find(op, of_.machine, rows)) {
-    if (const auto found = fastest_of(*known, op, of_.machine, rows)) {
-      verdict.kind = Verdict::Kind::take;
-      verdict.chosen = {to_string(found->schedule),
-                        fmt::format("the fastest of {} measured when it was made before: {}",
-                                    known->measured.size(), found->reason),
-                        sureness_of(*known, rows).within};
-      return verdict;
-    }
-  }
-  if (budget_ms <= 0 || unlearnt(op, rows).sureness.is_sure()) return verdict;
-  verdict.kind = Verdict::Kind::measure;
-  verdict.budget_ms = budget_ms;
-  for (const Schedule& one :
-       shortlist(op, of_.machine, of_.tuning, rows, kMostMeasured, predictions_)) {
-    verdict.schedules.push_back(to_string(one));
-  }
-  return verdict;
-}
-
-AutoSchedule Learning::unlearnt_since(const std::string& why, const Segment& op, RowCount rows) {
-  AutoSchedule chosen = unlearnt(op, rows);
-  if (!why.empty()) chosen.reason += "; " + why;
+AutoSchedules Learning::unlearnt(const Operator& op, RowCount rows) {
+  AutoSchedules chosen = rows == RowCount::bucket
+                             ? auto_schedules(op, of_.machine, of_.tuning, rows)
+                             : auto_schedules(op, of_.machine, of_.tuning, predictions_);
+  as_context_runs(chosen.schedule);
   return chosen;
 }
 
-AutoSchedule Learning::choose(const Segment& op, RowCount rows, double budget_ms) {
+bool Learning::is_swept(const Operator& op, RowCount rows) const {
+  const Segment* const only = op.only_product();
+  if (only != nullptr) return measured_schedule(*only, of_.machine, of_.tuning, rows).has_value();
+  return measured_schedules(op, of_.machine, of_.tuning).has_value();
+}
+
+// Of several products no sweep says how good the best of a few is.
+Sureness Learning::sureness_of(const TunedSchedules& learnt, const Operator& op, RowCount rows) {
+  if (op.only_product() == nullptr) return {Evidence::measured, 1};
+  if (learnt.measured.size() >= kEnough) return kLearnt;
+  return {Evidence::measured, unlearnt(op, rows).sureness.within};
+}
+
+std::vector<OperatorSchedule> Learning::worth_measuring(const Operator& op, RowCount rows) {
+  std::vector<OperatorSchedule> all;
+  if (const Segment* const only = op.only_product()) {
+    for (const Schedule& one :
+         shortlist(*only, of_.machine, of_.tuning, rows, kMostMeasured, predictions_)) {
+      all.emplace_back(one);
+    }
+  } else {
+    all = graph_shortlist(op, of_.machine, of_.tuning, kMostMeasured, predictions_);
+  }
+  for (OperatorSchedule& one : all) as_context_runs(one);
+  return all;
+}
+
+// What others run on SMs left to them may stand between the two SMs of a cluster.
+void Learning::as_context_runs(OperatorSchedule& schedule) const {
+  if (of_.fabric.device(of_.fabric.first_rank()).free_sms() == 0) return;
+  for (Schedule& product : schedule.products) product.cluster = 1;
+}
+
+std::optional<Verdict::Chosen> Learning::known(const Operator& op, RowCount rows) {
+  const auto learnt = file_->find(op, of_.machine, rows);
+  if (!learnt) return std::nullopt;
+  auto found = fastest_of(*learnt, op, of_.machine, rows);
+  if (!found) return std::nullopt;
+  found->sureness = sureness_of(*learnt, op, rows);
+  found->reason = with_sureness(
+      fmt::format("the fastest of {} measured before: {}", learnt->measured.size(), found->reason),
+      found->sureness);
+  return found;
+}
+
+Verdict Learning::verdict_on(const Operator& op, RowCount rows, double budget_ms) {
+  const auto start = std::chrono::steady_clock::now();
+  Verdict verdict;
+  verdict.kind = Verdict::Kind::take;
+  const bool swept = is_swept(op, rows);
+  if (!swept) {
+    if (auto found = known(op, rows)) {
+      verdict.chosen = std::move(*found);
+      return verdict;
+    }
+  }
+  const AutoSchedules chosen = unlearnt(op, rows);
+  verdict.chosen = {to_string(chosen.schedule), chosen.reason, chosen.sureness};
+  if (!swept && !file_->note().empty()) verdict.chosen.reason += "; " + file_->note();
+  if (swept || budget_ms <= 0 || chosen.sureness.is_sure()) return verdict;
+  verdict.kind = Verdict::Kind::measure;
+  verdict.budget_ms = budget_ms;
+  for (const OperatorSchedule& one : worth_measuring(op, rows)) {
+    const std::string text = to_string(one);
+    const auto& known = verdict.schedules;
+    if (std::find(known.begin(), known.end(), text) == known.end()) {
+      verdict.schedules.push_back(text);
+    }
+  }
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  verdict.chosen_ms = took.count();
+  return verdict;
+}
+
+// Of one product what follows it tile by tile changes little: it is known as the product alone, but
+// for a gate, whose two weights no product has.
+AutoSchedules Learning::choose(const Operator& asked, RowCount rows, double budget_ms) {
+  const Segment* const only = asked.only_product();
+  const bool is_plain = only != nullptr && only->weights == 1 && !only->on_every_rank;
+  const Operator op = is_plain ? Operator(*only) : asked;
+  const auto has_product = [](const OperatorSegment& one) { return one.product.has_value(); };
+  if (std::none_of(op.segments.begin(), op.segments.end(), has_product)) return unlearnt(op, rows);
   fabric::HostGroup& group = of_.fabric.group();
   if (!file_) {
     file_.emplace(default_learnt_file(), of_.fabric.device(of_.fabric.first_rank()).name(),
@@ -127,52 +196,56 @@ AutoSchedule Learning::choose(const Segment& op, RowCount rows, double budget_ms
   }
   const auto all = group.all_gather("what rank 0 knows of an operator's times", mine);
   const Verdict verdict = parse_verdict(std::string_view(all[0]).substr(all[0].find('\n') + 1));
-  if (verdict.kind == Verdict::Kind::take) return taken(verdict, op, rows);
-  if (verdict.kind == Verdict::Kind::keep) return unlearnt_since(file_->note(), op, rows);
+  if (verdict.kind == Verdict::Kind::keep) return unlearnt(op, rows);
+  if (verdict.kind == Verdict::Kind::take) return taken(verdict.chosen, "", op, rows);
   for (const std::string& one : all) {
     const std::string why = fabric::one_line(one.substr(0, one.find('\n')), kMostWords);
-    if (!why.empty()) return unlearnt_since("not measured: " + why, op, rows);
+    if (!why.empty()) return taken(verdict.chosen, "not measured: " + why, op, rows);
   }
   return measured(op, rows, verdict);
 }
 
-AutoSchedule Learning::taken(const Verdict& verdict, const Segment& op, RowCount rows) {
-  AutoSchedule chosen;
+AutoSchedules Learning::taken(const Verdict::Chosen& chosen, const std::string& more,
+                              const Operator& op, RowCount rows) {
+  AutoSchedules taken;
   try {
     of_.fabric.group().together("taking what rank 0's process chose", [&] {
-      chosen.schedule = parse_schedule(verdict.chosen.schedule, op, of_.machine);
-      chosen.schedule.rows = rows;
+      taken.schedule = parse_schedules(chosen.schedule, op, of_.machine);
+      for (Schedule& product : taken.schedule.products) product.rows = rows;
     });
   } catch (const UsageError& error) {
-    return unlearnt_since(fmt::format("what was measured cannot be taken: {}", error.what()), op,
-                          rows);
+    taken = unlearnt(op, rows);
+    taken.reason += fmt::format("; what rank 0's process chose cannot be taken: {}", error.what());
+    return taken;
   }
-  chosen.reason = verdict.chosen.reason;
-  return with_sureness(std::move(chosen), {Evidence::measured, verdict.chosen.within});
+  taken.reason = more.empty() ? chosen.reason : chosen.reason + "; " + more;
+  taken.sureness = chosen.sureness;
+  return taken;
 }
 
-AutoSchedule Learning::measured(const Segment& op, RowCount rows, const Verdict& verdict) {
+AutoSchedules Learning::measured(const Operator& op, RowCount rows, const Verdict& verdict) {
   fabric::HostGroup& group = of_.fabric.group();
   runtime::QuickOptions options;
   options.budget_ms = verdict.budget_ms;
+  options.chosen_ms = verdict.chosen_ms;
   options.timeout_ns = std::min(of_.timeout_ns, options.timeout_ns);
   runtime::QuickTimes times;
   try {
-    std::vector<Schedule> schedules;
+    std::vector<OperatorSchedule> schedules;
     group.together("reading what to measure", [&] {
       for (const std::string& one : verdict.schedules) {
-        schedules.push_back(parse_schedule(one, op, of_.machine));
-        schedules.back().rows = rows;
+        schedules.push_back(parse_schedules(one, op, of_.machine));
+        for (Schedule& product : schedules.back().products) product.rows = rows;
       }
     });
     times = runtime::quick_times(op, of_.machine, schedules, of_.fabric, of_.compiler, of_.kernels,
                                  options);
   } catch (const std::runtime_error& error) {
     if (group.has_failed()) throw;  // nor would the others go on
-    return unlearnt_since(fmt::format("not measured: {}", error.what()), op, rows);
+    return taken(verdict.chosen, fmt::format("not measured: {}", error.what()), op, rows);
   }
   if (times.measured.empty()) {
-    return unlearnt_since("measured nothing: " + runtime::in_words(times), op, rows);
+    return taken(verdict.chosen, "measured nothing: " + runtime::in_words(times), op, rows);
   }
   std::string mine = to_string(Verdict{});
   try {
@@ -182,13 +255,12 @@ AutoSchedule Learning::measured(const Segment& op, RowCount rows, const Verdict&
   }
   const Verdict of_rank_0 =
       parse_verdict(group.all_gather("what rank 0 takes of what was measured", mine).front());
-  if (of_rank_0.kind == Verdict::Kind::take) return taken(of_rank_0, op, rows);
-  return unlearnt_since("what was the fastest cannot serve", op, rows);
+  if (of_rank_0.kind == Verdict::Kind::take) return taken(of_rank_0.chosen, "", op, rows);
+  return taken(verdict.chosen, "what was the fastest cannot serve", op, rows);
 }
 
-Verdict Learning::verdict_of(const runtime::QuickTimes& times, const Segment& op, RowCount rows) {
-  TunedOperator learnt;
-  learnt.op = op;
+Verdict Learning::verdict_of(const runtime::QuickTimes& times, const Operator& op, RowCount rows) {
+  TunedSchedules learnt;
   learnt.machine = of_.machine.name;
   learnt.date = today();
   learnt.library_us = times.library_us;
@@ -197,17 +269,18 @@ Verdict Learning::verdict_of(const runtime::QuickTimes& times, const Segment& op
   const auto found = fastest_of(learnt, op, of_.machine, rows);
   if (!found) return verdict;
   verdict.kind = Verdict::Kind::take;
-  verdict.chosen = {
-      to_string(found->schedule),
-      fmt::format("the fastest when it was made, {}: {}", found->reason, runtime::in_words(times)),
-      sureness_of(learnt, rows).within};
+  verdict.chosen = *found;
+  verdict.chosen.sureness = sureness_of(learnt, op, rows);
+  std::string reason =
+      fmt::format("the fastest when measured, {}: {}", found->reason, runtime::in_words(times));
   if (is_whole(times)) {
-    file_->add(std::move(learnt), rows);
-    if (!file_->note().empty()) verdict.chosen.reason += "; " + file_->note();
+    file_->add(op, std::move(learnt), rows);
+    if (!file_->note().empty()) reason += "; " + file_->note();
   } else {
-    file_->keep(std::move(learnt), rows);
-    verdict.chosen.reason += "; the next process measures again";
+    file_->keep(op, std::move(learnt), rows);
+    reason += "; the next process measures again";
   }
+  verdict.chosen.reason = with_sureness(std::move(reason), verdict.chosen.sureness);
   return verdict;
 }
 

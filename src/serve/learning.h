@@ -1,8 +1,8 @@
 // What making operations measures where `auto` is not sure, and what earlier ones have measured.
 //
-// Rank 0's process decides for all: it alone reads and writes the file of what was learnt, by its
-// budget, tells the others what to measure, and what to take of it. Times are those of the slowest
-// rank, which all processes know alike.
+// Rank 0's process decides for all, by its files and its budget: it alone chooses and simulates,
+// reads and writes the file of what was learnt, and tells the others what to measure and what to
+// take. Times are those of the slowest rank, which all processes know alike.
 #pragma once
 
 #include <functional>
@@ -41,22 +41,29 @@ class Learning {
   // `budget_ms`: where an operation says nothing.
   Learning(const Of& of, double budget_ms);
 
-  // The budget of what is made with this option.
+  // The budget of what is made with this option. Throws UsageError.
   double budget_ms(const std::optional<double>& asked) const;
-  // Collective. The fastest measured on the operator, by `tune` or when an operation was made, or
-  // now, where the budget is not 0; else what `auto` takes by what is near.
-  AutoSchedule choose(const Segment& op, RowCount rows, double budget_ms);
+  // Collective. The fastest measured on the operator, by `tune` or by operations, or now, where the
+  // budget is not 0; else what `auto` takes by what is near. What is measured has fixed rows, or
+  // is one product.
+  AutoSchedules choose(const Operator& asked, RowCount rows, double budget_ms);
+  // Leaves out what SMs that are left to others' kernels do not serve.
+  void as_context_runs(OperatorSchedule& schedule) const;
 
  private:
-  Verdict verdict_on(const Segment& op, RowCount rows, double budget_ms);
-  Sureness sureness_of(const TunedOperator& learnt, RowCount rows);
+  // Of rank 0's process.
+  Verdict verdict_on(const Operator& op, RowCount rows, double budget_ms);
+  Verdict verdict_of(const runtime::QuickTimes& times, const Operator& op, RowCount rows);
+  std::optional<Verdict::Chosen> known(const Operator& op, RowCount rows);
+  bool is_swept(const Operator& op, RowCount rows) const;
+  Sureness sureness_of(const TunedSchedules& learnt, const Operator& op, RowCount rows);
+  std::vector<OperatorSchedule> worth_measuring(const Operator& op, RowCount rows);
   // Without what was learnt; simulations are shared by all operations.
-  AutoSchedule unlearnt(const Segment& op, RowCount rows);
-  AutoSchedule unlearnt_since(const std::string& why, const Segment& op, RowCount rows);
-  AutoSchedule taken(const Verdict& verdict, const Segment& op, RowCount rows);
-  AutoSchedule measured(const Segment& op, RowCount rows, const Verdict& verdict);
-  // Of rank 0's process: the fastest, once it is filed.
-  Verdict verdict_of(const runtime::QuickTimes& times, const Segment& op, RowCount rows);
+  AutoSchedules unlearnt(const Operator& op, RowCount rows);
+  // Collective.
+  AutoSchedules taken(const Verdict::Chosen& chosen, const std::string& more, const Operator& op,
+                      RowCount rows);
+  AutoSchedules measured(const Operator& op, RowCount rows, const Verdict& verdict);
   // Rank 0's process does.
   bool decides() const { return of_.fabric.first_rank() == 0; }
 

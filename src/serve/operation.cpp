@@ -80,6 +80,11 @@ void Operation::prepare(int64_t rows) {
   state_->bucket_for(rows, State::Made::ahead);
 }
 
+int Operation::learn(double budget_ms) {
+  state_->context.require_own_process();
+  return state_->learn(budget_ms);
+}
+
 std::string Operation::schedule(int64_t rows) const { return state_->made(rows).of_host.schedule; }
 
 std::string Operation::reason(int64_t rows) const { return state_->made(rows).of_host.reason; }
@@ -113,8 +118,8 @@ void Operation::finish() {
   state_->finish();
 }
 uint64_t Operation::bad_ids() const {
-  uint64_t all = 0;
-  state_->for_each_runner([&](const runtime::PlanRunner& runner) { all += runner.bad_ids(); });
+  uint64_t all = state_->gone_bad_ids;
+  state_->for_each_runner([&](runtime::PlanRunner& runner) { all += runner.bad_ids(); });
   return all;
 }
 std::string Operation::error() const { return state_->error(); }
@@ -123,11 +128,11 @@ int Operation::calls_per_graph(int64_t rows) const {
   return state_->made(rows).of_host.runner->runs_per_graph();
 }
 
-size_t Operation::workspace_bytes() const { return state_->workspace.memory().num_bytes(); }
+size_t Operation::workspace_bytes() const { return state_->workspace->memory().num_bytes(); }
 
 uint64_t Operation::copied_bytes() const {
-  uint64_t all = 0;
-  state_->for_each_runner([&](const runtime::PlanRunner& runner) { all += runner.copied_bytes(); });
+  uint64_t all = state_->gone_copied_bytes;
+  state_->for_each_runner([&](runtime::PlanRunner& runner) { all += runner.copied_bytes(); });
   return all;
 }
 

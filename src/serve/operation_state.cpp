@@ -62,11 +62,11 @@ Operation::State::State(Context::State& of, const Operator& asked, const Operati
       op(largest(asked, of.fabric->ranks(), of.machine, with.rows)),
       options(with),
       own_workspace(of.workspace ? nullptr : of.make_workspace({}, with.rows == RowCount::fixed)),
-      workspace(of.workspace ? *of.workspace : *own_workspace),
-      told_failures(workspace.failures()) {
+      workspace(of.workspace ? of.workspace.get() : own_workspace.get()),
+      told_failures(workspace->failures()) {
   context.is_captured[this] = [this] {
     bool any = false;
-    for_each_runner([&](const runtime::PlanRunner& runner) { any = any || runner.is_captured(); });
+    for_each_runner([&](runtime::PlanRunner& runner) { any = any || runner.is_captured(); });
     return any;
   };
 }
@@ -105,22 +105,35 @@ const Operation::State::Bucket& Operation::State::made(int64_t rows) const {
 }
 
 void Operation::State::for_each_runner(
-    const std::function<void(const runtime::PlanRunner&)>& visit) const {
-  for (const auto& [rows, bucket] : buckets) {
-    for (const Planned* planned : {&bucket->of_host, &bucket->of_memory}) {
+    const std::function<void(runtime::PlanRunner&)>& visit) const {
+  const auto visit_both = [&](const Bucket& bucket) {
+    for (const Planned* planned : {&bucket.of_host, &bucket.of_memory}) {
       if (planned->runner) visit(*planned->runner);
     }
-  }
+  };
+  for (const auto& [rows, bucket] : buckets) visit_both(*bucket);
+  for (const auto& bucket : old_buckets) visit_both(*bucket);
 }
 
+// Inside a call nothing is measured.
 Operation::State::Bucket& Operation::State::make_bucket(int64_t rows, Made when) {
   const cuda::BesideCaptures beside;
+  const double most_ms = context.learning->budget_ms(options.measure_ms);
+  const double budget_ms = when == Made::ahead ? most_ms : 0;
+  const AutoSchedules chosen = schedule_for(with_rows(op, rows), RowsFrom::host, budget_ms);
+  return *(buckets[rows] = bucket_with(chosen, rows));
+}
+
+std::unique_ptr<Operation::State::Bucket> Operation::State::bucket_with(const AutoSchedules& chosen,
+                                                                        int64_t rows) {
   const Operator planned = with_rows(op, rows);
   auto bucket = std::make_unique<Bucket>();
-  const AutoSchedules chosen = schedule_for(planned, RowsFrom::host, when);
+  bucket->chosen = chosen.schedule;
+  bucket->is_settled = options.schedule != "auto" || chosen.schedule.products.empty() ||
+                       chosen.sureness.by == Evidence::measured || chosen.sureness.is_sure();
   std::optional<AutoSchedules> other;
   try {
-    other = other_for_memory(planned, chosen, when);
+    other = other_for_memory(planned, chosen);
   } catch (const UsageError& error) {
     bucket->why_not_of_memory = error.what();
   }
@@ -137,7 +150,7 @@ Operation::State::Bucket& Operation::State::make_bucket(int64_t rows, Made when)
       bucket->of_memory = {};
     }
   }
-  return *(buckets[rows] = std::move(bucket));
+  return bucket;
 }
 
 void Operation::State::make(Planned& made, const Operator& planned, AutoSchedules chosen,
@@ -149,12 +162,12 @@ void Operation::State::make(Planned& made, const Operator& planned, AutoSchedule
   how.rows_in_memory = rows_in_memory;
   how.tensors_at_calls = true;
   how.call_graphs = &context.call_graphs;
-  how.workspace = &workspace.memory();
+  how.workspace = &workspace->memory();
   if (options.shared_results) how.results = &context.results;
   if (options.schedule == "auto") how.if_not_proposed = IfNotProposed::take_first;
   made.runner =
       std::make_unique<runtime::PlanRunner>(made.plan, *context.fabric, context.kernels, how);
-  workspace.welcome(*made.runner);
+  workspace->welcome(*made.runner);
   chosen = with_first_algorithms(std::move(chosen), made.runner->not_proposed());
   made.schedule = to_string(chosen.schedule);
   made.reason = std::move(chosen.reason);
@@ -162,31 +175,25 @@ void Operation::State::make(Planned& made, const Operator& planned, AutoSchedule
 
 // Buckets are made inside calls, so nothing is simulated for them.
 AutoSchedules Operation::State::schedule_for(const Operator& planned, RowsFrom from,
-                                             Made when) const {
+                                             double budget_ms) const {
   const Machine& machine = context.machine;
   if (options.schedule != "auto") {
     OperatorSchedule schedule = parse_schedules(options.schedule, planned, machine, kAutoWords);
     for (Schedule& product : schedule.products) product.rows = options.rows;
     return {schedule, {}};
   }
-  const Segment* const only = planned.only_product();
-  AutoSchedules found;
-  if (only != nullptr) {
-    const double budget_ms = context.learning->budget_ms(options.measure_ms);
-    AutoSchedule one =
-        from == RowsFrom::gpu_memory
-            ? served_schedule(*only, machine, context.tuning, from)
-            : context.learning->choose(*only, options.rows, when == Made::ahead ? budget_ms : 0);
-    found = {one.schedule, std::move(one.reason), one.sureness};
-  } else {
-    found = auto_schedules(planned, machine, context.tuning);
+  if (from == RowsFrom::gpu_memory) {  // of one product: rows of others are fixed
+    AutoSchedule one = served_schedule(*planned.only_product(), machine, context.tuning, from);
+    AutoSchedules served = {one.schedule, std::move(one.reason), one.sureness};
+    context.learning->as_context_runs(served.schedule);
+    return served;
   }
-  // What others run on SMs left to them may stand between the two SMs of a cluster.
-  if (context.fabric->device(context.fabric->first_rank()).free_sms() > 0) {
-    for (Schedule& product : found.schedule.products) product.cluster = 1;
-  }
+  AutoSchedules found = context.learning->choose(planned, options.rows, budget_ms);
   const int sharing = context.fabric->ranks_a_gpu();
-  if (is_fixed() && (only == nullptr || sharing > 1)) {
+  // What was measured has run as one plan.
+  const bool may_not_run =
+      planned.only_product() == nullptr && found.sureness.by != Evidence::measured;
+  if (is_fixed() && (may_not_run || sharing > 1)) {
     const Plan plan = lower(planned, found.schedule, machine);
     if (!cuda::why_not_on_cuda(plan).empty()) {
       return {schedule_of(find_preset("tiles"), planned, machine),
@@ -201,12 +208,11 @@ AutoSchedules Operation::State::schedule_for(const Operator& planned, RowsFrom f
 }
 
 std::optional<AutoSchedules> Operation::State::other_for_memory(const Operator& planned,
-                                                                const AutoSchedules& chosen,
-                                                                Made when) const {
+                                                                const AutoSchedules& chosen) const {
   if (is_fixed() || options.schedule != "auto" || chosen.schedule.first().gemm == GemmBy::tiles) {
     return std::nullopt;
   }
-  AutoSchedules other = schedule_for(planned, RowsFrom::gpu_memory, when);
+  AutoSchedules other = schedule_for(planned, RowsFrom::gpu_memory, 0);
   if (other.schedule == chosen.schedule) return std::nullopt;
   return other;
 }
@@ -219,51 +225,47 @@ void Operation::State::run(int rank, GpuStream stream, int64_t most, const runti
   const cuda::Device& device = context.device(rank);
   const cuda::BesideCaptures beside;
   Bucket& bucket = bucket_for(most, Made::inside_a_call);
+  if (rank == context.fabric->first_rank()) ++bucket.runs;
   device.make_current();
   runtime::PlanRunner& runner = *bucket.for_rows(rows).runner;
-  if (runner.is_told() || workspace.is_told()) {
+  if (runner.is_told() || workspace->is_told()) {
     throw SystemError(error() + "; finish() on all ranks goes on behind it");
   }
   const auto handle = static_cast<cuda::StreamHandle>(stream);
   const runtime::CallRows run_rows = is_fixed() ? runtime::CallRows{} : rows;
   const auto places = runner.places_of(rank, run_rows, tensors);
-  workspace.enter(rank, handle, runner);
+  workspace->enter(rank, handle, runner);
   runner.enqueue_at(rank, handle, run_rows, places);
 }
 
 void Operation::State::finish() {
   const cuda::BesideCaptures beside;
-  for_each_runner([](const runtime::PlanRunner& runner) { runner.require_no_capture(); });
+  for_each_runner([](runtime::PlanRunner& runner) { runner.require_no_capture(); });
   // Where operations share the workspace, another's run may have been the last behind a fence.
-  if (const runtime::PlanRunner* fence = workspace.fence()) fence->require_no_capture();
+  if (const runtime::PlanRunner* fence = workspace->fence()) fence->require_no_capture();
   std::string problem;
-  const auto finish_one = [&](runtime::PlanRunner& runner) {
+  for_each_runner([&](runtime::PlanRunner& runner) {
     try {
       runner.finish();
     } catch (const SystemError& error) {
-      workspace.forget_turns();
+      workspace->forget_turns();
       if (!runner.has_met()) throw;  // nor would the others
       if (problem.empty()) problem = error.what();
     }
-  };
-  for (auto& [rows, bucket] : buckets) {
-    for (Planned* planned : {&bucket->of_host, &bucket->of_memory}) {
-      if (planned->runner) finish_one(*planned->runner);
-    }
-  }
+  });
   // Last: a stream that stands in a collective of a plan's is the plan's to let go.
-  workspace.finish_fences();
-  if (problem.empty()) problem = workspace.problem_since(told_failures);
-  told_failures = workspace.failures();
+  workspace->finish_fences();
+  if (problem.empty()) problem = workspace->problem_since(told_failures);
+  told_failures = workspace->failures();
   if (!problem.empty()) throw SystemError(problem);
 }
 
 std::string Operation::State::error() const {
   std::string problem;
-  for_each_runner([&](const runtime::PlanRunner& runner) {
+  for_each_runner([&](runtime::PlanRunner& runner) {
     if (problem.empty()) problem = runner.problem();
   });
-  return problem.empty() ? workspace.problem_since(told_failures) : problem;
+  return problem.empty() ? workspace->problem_since(told_failures) : problem;
 }
 
 }  // namespace stretto

@@ -11,15 +11,17 @@
 namespace stretto {
 
 struct Verdict {
+  // keep: rank 0's process has failed to choose, and each does by itself.
   enum class Kind : uint8_t { keep, take, measure };
-  // A schedule as it was chosen: no process chooses again, by what its own machine file says.
+  // A schedule as it was chosen: no process chooses again, by what its own files say.
   struct Chosen {
     std::string schedule, reason;
-    double within = 1;  // Sureness
+    Sureness sureness;
   };
-  Kind kind = Kind::keep;  // keep: what `auto` took
-  Chosen chosen;           // of `take`
-  double budget_ms = 0;    // of `measure`
+  Kind kind = Kind::keep;
+  Chosen chosen;  // of `measure` what is taken where nothing can be measured
+  // Of `measure`: of runs, and what choosing took.
+  double budget_ms = 0, chosen_ms = 0;
   std::vector<std::string> schedules;
 };
 

@@ -23,7 +23,7 @@ namespace stretto {
 namespace {
 
 // A file of so many is read in some 20 ms.
-constexpr size_t kMostLearnt = 500;
+constexpr size_t kMostLearnt = 500, kMostGraphsLearnt = 100;
 constexpr std::chrono::milliseconds kMostOfALock(1000);
 
 std::string build() { return "stretto " STRETTO_VERSION; }
@@ -37,14 +37,30 @@ UsableTuning read(const std::string& path) {
 }
 
 void require_all_learnt(const UsableTuning& before) {
-  const auto is_foreign = [](const auto& one) { return one.commit != build(); };
-  const auto& known = before.tuning.operators();
-  if (std::none_of(known.begin(), known.end(), is_foreign) &&
-      std::none_of(before.skipped.begin(), before.skipped.end(), is_foreign) &&
-      before.tuning.graphs().empty()) {
+  const auto all_own = [](const auto& all) {
+    return std::all_of(all.begin(), all.end(),
+                       [](const auto& one) { return one.commit == build(); });
+  };
+  if (all_own(before.tuning.operators()) && all_own(before.tuning.graphs()) &&
+      all_own(before.skipped)) {
     return;
   }
   throw UsageError("it holds what " + build() + " did not learn: name another file");
+}
+
+// The youngest of them, so that one more makes `most`.
+template <typename Tuned>
+void add_last(const std::vector<Tuned>& known, size_t most, Tuning& kept) {
+  for (size_t i = known.size() < most ? 0 : known.size() - most + 1; i < known.size(); ++i) {
+    kept.add(known[i]);
+  }
+}
+
+// Files name shipped operators only, and products by their sizes.
+bool can_be_filed(const Operator& op) {
+  const Segment* const only = op.only_product();
+  if (only == nullptr) return op.text == find_graph(op.name());
+  return only->weights == 1 && !only->on_every_rank;
 }
 
 std::string passed_over(const UsableTuning& usable) {
@@ -97,8 +113,23 @@ void LearntFile::read_again() {
   read_from_ = now;
 }
 
-std::optional<TunedOperator> LearntFile::find(const Segment& op, const Machine& machine,
-                                              RowCount rows) {
+const TunedSchedules* LearntFile::found_in(const Tuning& known, const Operator& op,
+                                           const Machine& machine, const std::string& key) const {
+  const auto is_here = [&](const TunedSchedules& one) {
+    return one.machine == machine.name && one.gpu == key && one.commit == build();
+  };
+  const Segment* const only = op.only_product();
+  for (const TunedOperator& one : known.operators()) {
+    if (only != nullptr && one.op == *only && is_here(one)) return &one;
+  }
+  for (const TunedGraph& one : known.graphs()) {
+    if (only == nullptr && one.op == op && is_here(one)) return &one;
+  }
+  return nullptr;
+}
+
+std::optional<TunedSchedules> LearntFile::find(const Operator& op, const Machine& machine,
+                                               RowCount rows) {
   note_.clear();
   try {
     if (!path_.empty()) read_again();
@@ -106,34 +137,28 @@ std::optional<TunedOperator> LearntFile::find(const Segment& op, const Machine& 
     note_ = fmt::format("{} is not used: {}", quote(path_, 200), error.what());
   }
   if (!read_.skipped.empty()) note_ = passed_over(read_);
-  const std::string key = key_of(rows);
   for (const Tuning* const known : {&read_.tuning, &unwritten_}) {
-    for (const TunedOperator& one : known->operators()) {
-      if (!(one.op == op) || one.machine != machine.name || one.gpu != key) continue;
-      if (one.commit != build()) continue;
-      TunedOperator found = one;
-      found.gpu = gpu_;
-      return found;
-    }
+    const TunedSchedules* const one = found_in(*known, op, machine, key_of(rows));
+    if (one == nullptr) continue;
+    TunedSchedules found = *one;
+    found.gpu = gpu_;
+    return found;
   }
   return std::nullopt;
 }
 
-void LearntFile::keep(TunedOperator tuned, RowCount rows) {
+void LearntFile::keep(const Operator& op, TunedSchedules tuned, RowCount rows) {
   note_.clear();
   tuned.gpu = key_of(rows);
   tuned.commit = build();
-  unwritten_.add(std::move(tuned));
+  unwritten_.add(op, std::move(tuned));
 }
 
-void LearntFile::add(TunedOperator tuned, RowCount rows) {
+void LearntFile::add(const Operator& op, TunedSchedules tuned, RowCount rows) {
+  if (path_.empty() || !can_be_filed(op)) return keep(op, std::move(tuned), rows);
   note_.clear();
   tuned.gpu = key_of(rows);
   tuned.commit = build();
-  if (path_.empty()) {
-    unwritten_.add(std::move(tuned));
-    return;
-  }
   try {
     const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
     std::error_code ignored;  // what is wrong with the folder, the lock will say
@@ -142,19 +167,16 @@ void LearntFile::add(TunedOperator tuned, RowCount rows) {
     const UsableTuning before = read(path_);
     require_all_learnt(before);
     Tuning kept;
-    const std::vector<TunedOperator>& known = before.tuning.operators();
-    const size_t count = known.size();
-    for (size_t i = count < kMostLearnt ? 0 : count - kMostLearnt + 1; i < count; ++i) {
-      kept.add(known[i]);
-    }
-    kept.add(tuned);
+    add_last(before.tuning.operators(), kMostLearnt, kept);
+    add_last(before.tuning.graphs(), kMostGraphsLearnt, kept);
+    kept.add(op, tuned);
     const std::string text = print_tuning(kept);
     parse_tuning(text, path_);  // what could not be read again must not take the old file's place
     write_own_file(path_, text);
     if (!before.skipped.empty()) note_ = passed_over(before);
   } catch (const std::exception& error) {
     note_ = fmt::format("{} was not written: {}", quote(path_, 200), error.what());
-    unwritten_.add(std::move(tuned));
+    unwritten_.add(op, std::move(tuned));
   }
 }
 

@@ -24,21 +24,23 @@ class LearntFile {
   // What is known of the operator on the machine. Reads the file where it has changed: another
   // process may have measured the operator in the meantime.
   // What serves a bucket takes another time than with fixed rows, so each is kept by itself.
-  std::optional<TunedOperator> find(const Segment& op, const Machine& machine,
-                                    RowCount rows = RowCount::fixed);
+  std::optional<TunedSchedules> find(const Operator& op, const Machine& machine,
+                                     RowCount rows = RowCount::fixed);
   // Adds it under a lock; the oldest go where there are too many, and entries of this build that
   // cannot be read. Not for long: a process that holds the lock for a second is not waited for. A
   // file with anything that this build did not learn stays as it is: it may be a sweep's.
-  // What is not written is still found here.
-  void add(TunedOperator tuned, RowCount rows = RowCount::fixed);
+  // What is not written is still found here; so is a caller's own graph, which files cannot name.
+  void add(const Operator& op, TunedSchedules tuned, RowCount rows = RowCount::fixed);
   // For this process alone: what another time may know better.
-  void keep(TunedOperator tuned, RowCount rows = RowCount::fixed);
+  void keep(const Operator& op, TunedSchedules tuned, RowCount rows = RowCount::fixed);
   // Why the file was not read or written, or how much of it was passed over, a line for people;
   // empty: it was, and nothing.
   const std::string& note() const { return note_; }
 
  private:
   void read_again();
+  const TunedSchedules* found_in(const Tuning& known, const Operator& op, const Machine& machine,
+                                 const std::string& key) const;
   std::string key_of(RowCount rows) const;
 
   std::string path_, gpu_, key_, note_;

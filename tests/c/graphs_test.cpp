@@ -117,6 +117,11 @@ TEST(COperationsInTheStub, TakeGraphs) {
   uint64_t copied = 1;
   EXPECT_EQ(stretto_operation_copied(operation, &copied), STRETTO_GOOD);
   EXPECT_EQ(copied, 0U);  // no other rank writes a result
+  int32_t left = 1;
+  EXPECT_EQ(stretto_operation_learn(operation, 100, &left), STRETTO_GOOD) << stretto_last_error();
+  EXPECT_EQ(left, 0);  // its schedule was named
+  EXPECT_EQ(stretto_operation_learn(operation, -1, &left), STRETTO_BAD_USAGE);
+  EXPECT_THAT(stretto_last_error(), HasSubstr("learn: the budget is -1 ms; it is a number from 0"));
   EXPECT_EQ(stretto_operation_close(operation), STRETTO_GOOD);
   EXPECT_EQ(stretto_context_close(context), STRETTO_GOOD);
 }

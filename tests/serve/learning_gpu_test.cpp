@@ -49,32 +49,32 @@ TEST(InsideLearning, NothingWhereItIsOff) {
   if (is_outside()) GTEST_SKIP() << "a part of LearningOnGpus";
   OnTwo on;
   for (const RowCount rows : {RowCount::fixed, RowCount::bucket}) {
-    EXPECT_THAT(on.reason_of({}, rows), Not(HasSubstr("when it was made")));
+    EXPECT_THAT(on.reason_of({}, rows), Not(HasSubstr("when measured")));
   }
 }
 
 TEST(InsideLearning, MeasuresOnce) {
   if (is_outside()) GTEST_SKIP() << "a part of LearningOnGpus";
   OnTwo on;
-  EXPECT_THAT(on.reason_of({.measure_ms = 0}, RowCount::fixed), Not(HasSubstr("when it was made")));
-  EXPECT_THAT(on.reason_of({}, RowCount::fixed), HasSubstr("the fastest when it was made, "));
-  EXPECT_THAT(on.reason_of({}, RowCount::fixed), HasSubstr("measured when it was made before: "));
+  EXPECT_THAT(on.reason_of({.measure_ms = 0}, RowCount::fixed), Not(HasSubstr("when measured")));
+  EXPECT_THAT(on.reason_of({}, RowCount::fixed), HasSubstr("the fastest when measured, "));
+  EXPECT_THAT(on.reason_of({}, RowCount::fixed), HasSubstr("measured before: "));
   // A bucket that a call meets is not measured; one that prepare() makes is.
   OperationOnMemory operation(on.context, kShape, kRows, {.measure_ms = 100});
   for (int rank = 0; rank < kRanks; ++rank) {
     operation.run(rank, on.context.stream(rank), kRows / 2);
   }
   operation.finish();
-  EXPECT_THAT(operation.reason(kRows / 2), Not(HasSubstr("when it was made")));
+  EXPECT_THAT(operation.reason(kRows / 2), Not(HasSubstr("when measured")));
   operation.prepare(kRows * 3 / 4);
-  EXPECT_THAT(operation.reason(kRows * 3 / 4), HasSubstr("when it was made"));
+  EXPECT_THAT(operation.reason(kRows * 3 / 4), HasSubstr("when measured"));
 }
 
 TEST(InsideLearning, TakesWhatWasLearnt) {
   if (is_outside()) GTEST_SKIP() << "a part of LearningOnGpus";
   OnTwo on;
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_THAT(on.reason_of({}, RowCount::fixed), HasSubstr("measured when it was made before: "));
+  EXPECT_THAT(on.reason_of({}, RowCount::fixed), HasSubstr("measured before: "));
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   std::cout << fmt::format("made and run in {:.0f} ms\n", took.count());
 }

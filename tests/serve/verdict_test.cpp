@@ -13,27 +13,33 @@ TEST(VerdictOfRank0, PrintsAndParses) {
   EXPECT_EQ(parse_verdict(to_string(Verdict{})).kind, Verdict::Kind::keep);
   Verdict take;
   take.kind = Verdict::Kind::take;
-  take.chosen = {"tiles,comm-sms=4", "the fastest of 4: 10.0 us", 0.03};
+  take.chosen = {"tiles,comm-sms=4", "the fastest of 4: 10.0 us", {Evidence::near, 0.08}};
   const Verdict taken = parse_verdict(to_string(take));
   EXPECT_EQ(taken.kind, Verdict::Kind::take);
   EXPECT_EQ(taken.chosen.schedule, take.chosen.schedule);
   EXPECT_EQ(taken.chosen.reason, take.chosen.reason);
-  EXPECT_EQ(taken.chosen.within, 0.03);
+  EXPECT_EQ(taken.chosen.sureness, take.chosen.sureness);
   Verdict measure;
   measure.kind = Verdict::Kind::measure;
+  measure.chosen = take.chosen;
   measure.budget_ms = 62.5;
+  measure.chosen_ms = 7;
   measure.schedules = {"tiles,comm-sms=4", "low-latency"};
   const Verdict again = parse_verdict(to_string(measure));
   EXPECT_EQ(again.kind, Verdict::Kind::measure);
   EXPECT_EQ(again.budget_ms, 62.5);
+  EXPECT_EQ(again.chosen_ms, 7);
+  EXPECT_EQ(again.chosen.schedule, take.chosen.schedule);
   EXPECT_EQ(again.schedules, measure.schedules);
 }
 
 TEST(VerdictOfRank0, WhatIsNoneIsRefused) {
   for (const char* const bad :
-       {"", "kept", "take", "take\n", "take\n0.1", "take\nsure\ntiles", "take\n-1\ntiles",
-        "take\nnan\ntiles", "measure", "measure\n100", "measure\nsoon\ntiles", "measure\n-1\ntiles",
-        "measure\n1x\ntiles"}) {
+       {"", "kept", "take", "take\n", "take\n0\n0.1", "take\n0\nsure\ntiles", "take\n0\n-1\ntiles",
+        "take\n3\n0.1\ntiles", "take\n0\nnan\ntiles", "measure", "measure\n100",
+        "measure\nsoon\n0\n0\n1\ntiles\nwhy\ntiles", "measure\n-1\n0\n0\n1\ntiles\nwhy\ntiles",
+        "measure\n1x\n0\n0\n1\ntiles\nwhy\ntiles", "measure\n1\n-1\n0\n1\ntiles\nwhy\ntiles",
+        "measure\n1\n0\n0\n1\ntiles\nwhy"}) {
     EXPECT_THROW(parse_verdict(bad), SystemError) << bad;
   }
 }

@@ -5,6 +5,8 @@
 //   STUB_NO_PEERS=1          none reaches another's memory
 //   STUB_DRIVER=13000        what the driver says that it is
 //   STUB_ELAPSED_MS=0.5      between any two events; 0 when unset
+//   STUB_ELAPSED_FALLS=0.9   each time so many times as long as the one before
+//   STUB_KEEPS_CAPTURES=1    a stream whose capture has begun is captured until that ends
 //   STUB_CAPTURES=1          a stream that waits for the default one is being captured
 //   STUB_RESIDENT=1          an SM holds a block of any kernel, and two SMs a cluster; else nothing
 //   STUB_LAUNCHES=FILE       a line for each launch, "kernel blocks stream"
@@ -56,6 +58,15 @@ ContextHandle context_of(DeviceId device) {
   return reinterpret_cast<ContextHandle>(static_cast<uintptr_t>(device) + 1);
 }
 thread_local ContextHandle current = nullptr;
+
+struct Captures {
+  std::mutex mutex;
+  std::set<StreamHandle> streams;
+};
+Captures& captures() {
+  static Captures all;
+  return all;
+}
 
 // Functions are known by the names of their kernels.
 FunctionHandle function_of(const char* name) {
@@ -166,13 +177,35 @@ Result cuCtxGetCurrent(ContextHandle* context) {
 }
 
 Result cuEventElapsedTime(float* ms, EventHandle, EventHandle) {
-  *ms = static_cast<float>(std::atof(variable("STUB_ELAPSED_MS").c_str()));
+  static std::atomic<double> share = 1;
+  *ms = static_cast<float>(share * std::atof(variable("STUB_ELAPSED_MS").c_str()));
+  if (const std::string falls = variable("STUB_ELAPSED_FALLS"); !falls.empty()) {
+    share = share * std::atof(falls.c_str());
+  }
   return stub_answer("cuEventElapsedTime");
 }
 
-Result cuStreamGetCaptureInfo_v2(StreamHandle stream, int* status, uint64_t*, GraphHandle*,
+Result cuStreamBeginCapture_v2(StreamHandle stream, int) {
+  const std::lock_guard lock(captures().mutex);
+  captures().streams.insert(stream);
+  return stub_answer("cuStreamBeginCapture_v2");
+}
+
+Result cuStreamEndCapture(StreamHandle stream, GraphHandle* graph) {
+  const std::lock_guard lock(captures().mutex);
+  captures().streams.erase(stream);
+  *graph = nullptr;
+  return stub_answer("cuStreamEndCapture");
+}
+
+Result cuStreamGetCaptureInfo_v2(StreamHandle stream, int* status, uint64_t* id, GraphHandle*,
                                  const void**, size_t*) {
   *status = 0;
+  if (!variable("STUB_KEEPS_CAPTURES").empty()) {
+    const std::lock_guard lock(captures().mutex);
+    *status = captures().streams.contains(stream) ? 1 : 0;
+    if (id != nullptr) *id = reinterpret_cast<uintptr_t>(stream);
+  }
   const bool is_legacy = reinterpret_cast<uintptr_t>(stream) == 1;
   return is_legacy && !variable("STUB_CAPTURES").empty() ? kCaptureImplicit : kSuccess;
 }

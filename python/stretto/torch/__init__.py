@@ -9,7 +9,7 @@ everything can be tried and tested without a GPU. What Stretto does not serve Py
 print(st.report()) says what and why. docs/torch.md has the tasks.
 """
 
-from .ahead import prepare
+from .ahead import learn, prepare
 from .checkpoints import full_state_dict
 from .clipping import clip_grad_norm_
 from .exchanges import all_to_all_matmul, embedding_all_to_all, matmul_all_to_all
@@ -29,6 +29,6 @@ from .vocabulary import VocabularyParallelEmbedding
 __all__ = ["ColumnParallelLinear", "ColwiseParallel", "Group", "ParallelMLP", "Report", "RowParallelLinear",
            "RowwiseParallel", "Threads", "VocabularyParallelEmbedding", "all_gather_matmul", "all_to_all_matmul",
            "clip_grad_norm_", "column_matmul", "disable_symm_mem", "embedding_all_to_all", "enable_symm_mem",
-           "full_state_dict", "init", "matmul_all_reduce", "matmul_all_reduce_add_rms_norm", "matmul_all_to_all",
-           "matmul_reduce_scatter", "mlp", "moe", "moe_with_router", "parallelize", "prepare", "report",
-           "reset_report", "run_graph", "run_threads"]
+           "full_state_dict", "init", "learn", "matmul_all_reduce", "matmul_all_reduce_add_rms_norm",
+           "matmul_all_to_all", "matmul_reduce_scatter", "mlp", "moe", "moe_with_router", "parallelize",
+           "prepare", "report", "reset_report", "run_graph", "run_threads"]

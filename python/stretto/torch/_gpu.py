@@ -90,6 +90,10 @@ class Engine:
         if errors:
             raise errors[0]
 
+    def learn(self, left_ms):
+        """Collective. How many plans another time would measure; `left_ms` says how long it may take from now on."""
+        return sum(operation.learn(left_ms()) for operation in self._made())
+
     def errors(self):
         """What went wrong in runs, as far as this process knows, one text an operation."""
         return [what for what in (operation.error() for operation in self._made()) if what]

@@ -1,7 +1,10 @@
-"""What servers make before they serve."""
+"""What servers make before they serve, and measure while they are idle."""
 
 import operator
+import time
 from typing import Callable, Iterable, Optional, Union
+
+from stretto._library import learning_budget
 
 from . import _ahead
 from .groups import GroupLike, find, group_name
@@ -45,3 +48,22 @@ def prepare(rows: Union[int, Iterable[int]], group: GroupLike = None, *,
     for engine in engines:
         _ahead.prepare(engine, numbers, group.ranks, progress or (lambda *_: None))
     return sum(engine.num_operations() for engine in engines) - before
+
+
+def learn(budget_ms: float, group: GroupLike = None) -> int:
+    """For a server that is idle: measures schedules of plans that the group has on GPUs and that "auto" is not sure of,
+    each once, and takes the fastest from the next call on. What is found is kept for later processes.
+
+    budget_ms  of all time that it takes, 0 to 3600000; no other plan is begun after it. 0 measures nothing
+
+    Returns how many plans another call would measure. CUDA graphs go on with the plans that they hold: capture them
+    again to have better ones. On CPUs there is nothing to measure. Collective, between calls; waits for all of them.
+    Raises ValueError, also where ranks differ in budgets or are capturing, and RuntimeError as finish() does.
+    """
+    budget_ms, group = learning_budget(budget_ms), find(group_name(group))
+    engines = list(group.engines.values())
+    if any(engine.is_captured() for engine in engines):
+        raise ValueError("learn: no CUDA graph can hold it: call it outside the capture")
+    group.meeting.agree("learn", {"budget_ms": budget_ms, "plans": [engine.num_operations() for engine in engines]})
+    end = time.monotonic() + budget_ms / 1e3
+    return sum(engine.learn(lambda: max(0.0, 1e3 * (end - time.monotonic()))) for engine in engines)

@@ -19,6 +19,11 @@ class Operation:
         self.graph, self.rows, self.max_rows, self.prepared = call.graph_name, rows, room, []
         self.runs = []  # the addresses of each run's tensors
         self.last = {}  # tensors of the last run
+        self.left, self.budgets = 0, []  # of learn()
+
+    def learn(self, budget_ms):
+        self.budgets.append(budget_ms)
+        return self.left
 
     def prepare(self, num_rows):
         self.prepared.append(num_rows)
@@ -41,6 +46,9 @@ class Operation:
 
     def error(self):
         return ""
+
+    def bad_ids(self):
+        return 0
 
     def finish(self):
         pass

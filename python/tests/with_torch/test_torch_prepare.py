@@ -141,12 +141,36 @@ class Prepare(Numbers):
         with self.assertRaisesRegex(ValueError, "call it before the capture"):
             threads.run(lambda group: st.prepare(4, group))
 
+    def test_learning_asks_every_plan_while_there_is_time(self):
+        threads, made = self.run_model()
+        for operations in made.values():
+            for one in operations:
+                one.left = 2
+        count = len(made[0])
+        self.assertEqual(threads.run(lambda group: st.learn(0, group)), [2 * count] * RANKS)
+        self.assertEqual({one.budgets[0] for one in made[0]}, {0.0})
+        threads.run(lambda group: st.learn(50000, group))
+        budgets = [one.budgets[1] for one in made[0]]
+        self.assertEqual(budgets, sorted(budgets, reverse=True))
+        self.assertTrue(0 < budgets[-1] <= budgets[0] <= 50000)
+
+        def program(group):
+            for bad in (-1, "8", None, 3600001):
+                with self.assertRaisesRegex(ValueError, "^budget_ms is .* from 0 to 3600000"):
+                    st.learn(bad, group)
+            with self.assertRaisesRegex(ValueError, "ranks disagree at learn: budget_ms is 4.0 on rank 0, 5.0 on rank"):
+                st.learn(4 + group.rank, group)
+        threads.run(program)
+        self.stream.is_capturing = True
+        with self.assertRaisesRegex(ValueError, "^learn: no CUDA graph can hold it: call it outside the capture"):
+            threads.run(lambda group: st.learn(4, group))
+
     def test_nothing_is_made_of_what_was_not_called_or_on_cpus(self):
         def program(group):
             found = [st.prepare(64, group)]
             st.matmul_all_reduce(normal(1, 4, H), normal(2, F, H), group=group)
-            return [*found, st.prepare(64, group)]
-        self.assertEqual(st.run_threads(program, 2, timeout_s=60), [[0, 0]] * 2)
+            return [*found, st.prepare(64, group), st.learn(100, group)]
+        self.assertEqual(st.run_threads(program, 2, timeout_s=60), [[0, 0, 0]] * 2)
 
 
 if __name__ == "__main__":
