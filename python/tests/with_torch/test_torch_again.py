@@ -47,6 +47,9 @@ class Operation(stretto.Operation):
     def runs_per_graph(self, num_rows=None):
         return self.runs
 
+    def bad_ids(self):
+        return 0
+
 
 ENQUEUE = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 5)
 
