@@ -41,6 +41,7 @@ namespace stretto {
   X(add, "add", 2, "the sum of two tensors, a residual for example")                          \
   X(norm, "norm", 2, "RMSNorm of every row, times the row W [1, n]; eps=1e-06 unless given")  \
   X(grouped, "grouped", 3, "X times the matrix of the stack W that each of IDS [m, k] names") \
+  X(permute, "permute", 2, "rows of X in the order of their experts: of each choice of IDS")  \
   X(weigh, "weigh", 3, "sum of each row's k products of IDS [m, k], times WEIGHTS [m, k]")    \
   X(embed, "embed", 2, "sums of rows of the tables W, those that each row of IDS picks")      \
   X(embed_mean, "embed_mean", 2, "the same, and means of them")                               \
@@ -61,6 +62,13 @@ std::string_view to_string(StageKind kind);
 inline bool multiplies(StageKind kind) {
   return kind == StageKind::gemm || kind == StageKind::grouped;
 }
+
+// Whether rows that it makes are those of choices, in the order of their experts.
+inline bool makes_choices_rows(StageKind kind) {
+  return kind == StageKind::grouped || kind == StageKind::permute;
+}
+// Which of its operands says the choices.
+inline size_t operand_of_ids(StageKind kind) { return kind == StageKind::grouped ? 2 : 1; }
 
 // Whether it adds up rows of tables: of its second operand, by indices that are its first.
 inline bool looks_up(StageKind kind) {
@@ -119,7 +127,8 @@ struct Stage {
   // to 1 before.
   double scale = 1;
   bool normalises = true;
-  // Of those that slice choices: in how many each expert is, and how many experts there are.
+  // Of those that slice choices: in how many each expert is. Of those and of permute: how many
+  // experts there are.
   int64_t slices = 1, experts = 0;
   int team = 0;  // ranks that compute it among them; 0: all ranks do
 };
@@ -135,7 +144,8 @@ struct OperatorSegment {
   std::string name;                // of its last tensor
   std::optional<Segment> product;  // none: stages over rows
   int input = 0;                   // product: tensor A
-  std::vector<int> weights;        // product: tensors B; two whose results one stage joins
+  // Of a product: tensors B; two whose results one stage joins. None: rows are only moved.
+  std::vector<int> weights;
   std::vector<int> stages;         // in their order, the product's first
   int result = 0;                  // tensor, behind the edge at its end
   Held result_held = Held::whole;  // as it is behind that edge
@@ -190,6 +200,10 @@ struct Operator {
   std::optional<int64_t> size(std::string_view size) const;
   const Tensor& tensor(int id) const { return tensors[static_cast<size_t>(id)]; }
   const Stage& stage(int id) const { return stages[static_cast<size_t>(id)]; }
+  // Of a stage that makes rows of choices: how many experts there are.
+  int64_t experts_of(const Stage& stage) const {
+    return stage.kind == StageKind::grouped ? tensor(stage.in[1]).matrices : stage.experts;
+  }
   // As the caller gets it; nothing where it is no output.
   std::optional<Held> output_held(int tensor) const;
   bool operator==(const Operator& other) const;

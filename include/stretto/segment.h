@@ -53,7 +53,8 @@ struct Segment {
   int ranks = 1;
   DType dtype = DType::bf16;
   // Weights whose products are computed tile beside tile and become one result: 2 for a gated
-  // activation, whose tiles are half as wide.
+  // activation, whose tiles are half as wide. 0: nothing is multiplied, rows of choices are moved
+  // to their experts as they are.
   int weights = 1;
   // Each of `top_k` choices of a row takes a matrix of its own, of a stack of so many; 0: there is
   // one matrix for all. Then the results have a row for every choice.
@@ -69,6 +70,7 @@ struct Segment {
   int teams = 1;
 
   bool is_routed() const { return experts > 0; }
+  bool only_moves() const { return weights == 0; }
   bool looks_up() const { return tables > 0; }
   // One matrix multiplies all rows.
   bool is_dense() const { return !is_routed() && !looks_up(); }

@@ -66,7 +66,7 @@ void Declarer::declare_routed(RoutedLowering& product) {
   for (const int weight : part.weights) product.stacks.push_back(input(weight, true));
   for (const int id : part.stages) {
     const Stage& stage = op().stage(id);
-    const bool follows = !multiplies(stage.kind) && stage.kind != StageKind::weigh;
+    const bool follows = !makes_choices_rows(stage.kind) && stage.kind != StageKind::weigh;
     for (const int in : stage.in) {
       if (follows) input(in);
     }
@@ -82,13 +82,14 @@ void Declarer::declare_routed(RoutedLowering& product) {
   }
   const int partition = state_.routed_blocks[product.blocks].partition;
   const bool is_in_order = plan_.buffers[product.x.own].partition >= 0;
-  if (product.schedule.permute == Permute::pass && !is_in_order) {
+  if (product.schedule.permute == Permute::pass && !is_in_order && !product_op.only_moves()) {
     product.permuted = add_of_partition(free_name(prefix + "permuted"), product_op.dtype,
                                         BufferRole::local, partition, product_op.local_k());
   }
   if (product.has_sums()) {
     product.weights = gathered(part.router_weights, prefix + "weights", by_nccl, copies);
     declare_sums(product, prefix, partition, copies);
+    if (product_op.only_moves()) product.permuted = product.kept.front();
     return;
   }
   for (const int id : part.stages) {
@@ -100,6 +101,7 @@ void Declarer::declare_routed(RoutedLowering& product) {
         is_output ? BufferRole::output : BufferRole::local, partition, product_op.local_n()));
   }
   product.out = product.kept.back();
+  if (product_op.only_moves()) product.permuted = product.out;
   part_->results[static_cast<size_t>(part.result)] = product.out;
 }
 

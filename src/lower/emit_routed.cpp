@@ -111,6 +111,7 @@ class Routed {
 
   void emit_all_bands() {
     const int turns = static_cast<int>(of_.order_of_blocks(0).size());
+    if (product_.op.only_moves()) return;
     for (int turn = 0; turn < turns; ++turn) {
       for (int rank = 0; rank < of_.ranks; ++rank) {
         emit_bands(rank, of_.order_of_blocks(rank)[static_cast<size_t>(turn)]);
@@ -121,6 +122,7 @@ class Routed {
   // Where sums leave meanwhile, columns by columns, so that those of the first tiles do so while
   // others are multiplied.
   void emit_beside_sums() {
+    if (product_.op.only_moves()) return sums_.sum_up_all();
     const int turns = static_cast<int>(of_.order_of_blocks(0).size()), tiles = product_.col_tiles();
     for (int turn = 0; turn < turns; ++turn) {
       for (int tile = 0; tile < tiles; ++tile) {
@@ -137,9 +139,11 @@ class Routed {
     }
   }
   void emit_before_sums() {
-    if (of_.events) of_.boundaries();
-    emit_all_bands();
-    if (of_.events) of_.boundaries();
+    if (!product_.op.only_moves()) {
+      if (of_.events) of_.boundaries();
+      emit_all_bands();
+      if (of_.events) of_.boundaries();
+    }
     sums_.sum_up_all();
     if (of_.events) of_.boundaries();
     if (product_.by_nccl()) sums_.reduce_by_nccl();

@@ -50,7 +50,8 @@ int RoutedSums::parts_of(int32_t rows) const {
 int RoutedSums::column_parts() const {
   const auto tokens = static_cast<int32_t>(blocks_.tokens_of_block);
   const int down = std::max(1, owners() * parts_of(tokens / owners()));
-  return std::clamp(product_.lanes.compute / down, 1, product_.col_tiles());
+  const int lanes = are_sent_at_once() ? product_.lanes.comm : product_.lanes.compute;
+  return std::clamp(lanes / down, 1, product_.col_tiles());
 }
 
 void RoutedSums::sum_up_all() {

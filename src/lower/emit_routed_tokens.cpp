@@ -172,10 +172,11 @@ class RoutedTokens {
   }
 
   // Entry by entry, in the order in which tiles take them: beside tiles where movers of their own
-  // bring the tokens, else ahead of these, and then all lanes have a part.
+  // bring the tokens, else ahead of these, and then all lanes have a part. Where nothing is
+  // multiplied the lanes of tiles do it.
   void permute() {
     const auto cols = static_cast<int32_t>(product_.op.local_k());
-    const bool beside = product_.comm_lanes() > 0;
+    const bool beside = product_.comm_lanes() > 0 && !product_.op.only_moves();
     const int turns = static_cast<int>(of_.order_of_blocks(0).size());
     for (int turn = 0; turn < turns; ++turn) {
       for (int rank = 0; rank < of_.ranks; ++rank) {

@@ -22,6 +22,8 @@ Opcode opcode_of(StageKind kind) {
       return Opcode::norm;
     case StageKind::grouped:  // which task it is goes by where its rows are
       break;
+    case StageKind::permute:
+      return Opcode::permute;
     case StageKind::weigh:
       return Opcode::weigh;
     case StageKind::embed:

@@ -96,7 +96,7 @@ struct RoutedLowering {
     return op.top_k > 1 && whole.tensor(part.input).rows == op.m * op.top_k;
   }
   int comm_lanes() const { return by_nccl() || !communicates() ? 0 : schedule.comm_sms; }
-  int tile_cols() const { return schedule.tile_n / op.weights; }
+  int tile_cols() const { return schedule.tile_n / std::max(1, op.weights); }
   int col_tiles() const { return static_cast<int>((op.local_n() + tile_cols() - 1) / tile_cols()); }
   Rect cols_of(int tile) const {
     const int32_t first = tile * tile_cols();

@@ -16,7 +16,7 @@ struct Choices {
 
 Choices choices_of(const Operator& op, const OperatorSegment& segment) {
   const Tensor& ids = op.tensor(segment.ids);
-  if (ids.stage < 0) return {segment.ids, 1, op.tensor(segment.weights.front()).matrices};
+  if (ids.stage < 0) return {segment.ids, 1, segment.product->experts};
   const Stage& made = op.stage(ids.stage);
   if (!slices_choices(made.kind) || op.tensor(made.in[0]).stage >= 0) return {};
   return {made.in[0], made.slices, made.experts};
@@ -66,7 +66,12 @@ std::vector<std::vector<double>> tokens_sent(const Operator& op, const OperatorS
   const auto ranks = static_cast<size_t>(op.ranks);
   std::vector<OwnMatrices> own;
   for (int rank = 0; rank < op.ranks; ++rank) {
-    own.push_back(own_matrices(op, segment.weights.front(), rank));
+    if (!segment.product->only_moves()) {
+      own.push_back(own_matrices(op, segment.weights.front(), rank));
+      continue;
+    }
+    const RowShards experts{segment.product->experts, op.ranks};
+    own.push_back({experts.begin(rank), experts.size(rank)});
   }
   const RowShards tokens{op.tensor(choices.ids).rows, op.ranks};
   std::vector<std::vector<double>> sent(ranks, std::vector<double>(ranks));
@@ -129,7 +134,7 @@ bool takes_routing(const Operator& op) {
 
 std::vector<int64_t> expert_rows(const Operator& op, const OperatorSegment& segment,
                                  const InputData& data) {
-  const int64_t matrices = op.tensor(segment.weights.front()).matrices;
+  const int64_t matrices = segment.product->experts;
   std::vector<int64_t> rows(static_cast<size_t>(matrices));
   const Tensor& ids = op.tensor(segment.ids);
   const Choices choices = choices_of(op, segment);

@@ -52,6 +52,7 @@ device::StageOf stage_of(StageKind kind) {
       return StageOf::norm;
     case StageKind::gemm:
     case StageKind::grouped:
+    case StageKind::permute:
     case StageKind::weigh:
     case StageKind::top_k:
     case StageKind::biased_top_k:

@@ -49,7 +49,7 @@ bool LibraryPath::is_whole() const {
 
 bool LibraryPath::multiplies() const {
   return std::any_of(op_.segments.begin(), op_.segments.end(), [](const OperatorSegment& segment) {
-    return segment.product && !segment.product->looks_up();
+    return segment.product && !segment.product->looks_up() && !segment.product->only_moves();
   });
 }
 

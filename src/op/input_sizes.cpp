@@ -66,6 +66,8 @@ class SizesOfGraph {
         out.is_exact = x.is_exact && is_given;
         return out;
       }
+      case StageKind::permute:
+        return x;
       case StageKind::embed:
         return y;
       case StageKind::embed_mean:

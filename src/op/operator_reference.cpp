@@ -64,6 +64,10 @@ class StageByStage {
     if (chooses_experts(stage.kind)) return choose(stage);
     if (stage.kind == StageKind::slice_ids) return number_slices(stage);
     const Rows& x = rows_of(stage.in[0]);
+    if (stage.kind == StageKind::permute) {  // as they are
+      rows_[stage.out] = routed_.permuted(stage, x);
+      return;
+    }
     const Tensor& made = op_.tensor(stage.out);
     Rows rows;
     if (stage.kind == StageKind::gemm) {

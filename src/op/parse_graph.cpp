@@ -289,8 +289,9 @@ class GraphParser {
                                             to_string(stage.kind)));
       return false;
     }
-    if (stage.kind == StageKind::slice_ids && !stage.experts) {
-      refuse_at(stage.in_place, "slice_ids needs experts=, how many there are");
+    if (takes_experts(stage.kind) && !stage.experts) {
+      refuse_at(stage.in_place,
+                fmt::format("{} needs experts=, how many there are", to_string(stage.kind)));
       return false;
     }
     const size_t needed = num_operands(stage.kind);
@@ -300,11 +301,15 @@ class GraphParser {
     return false;
   }
 
+  static bool takes_experts(StageKind kind) {
+    return kind == StageKind::slice_ids || kind == StageKind::permute;
+  }
   static std::string_view attributes_of(StageKind kind) {
     if (kind == StageKind::norm) return "eps";
     if (chooses_experts(kind)) return "k, groups and best";
     if (kind == StageKind::slice_ids) return "experts and slices";
     if (kind == StageKind::slice_weights) return "slices";
+    if (kind == StageKind::permute) return "experts";
     return weighs_experts(kind) ? "scale and normalise" : "";
   }
 
@@ -318,9 +323,7 @@ class GraphParser {
       if (key == "best") return extent(stage.best.emplace());
     }
     if (slices_choices(stage.kind) && key == "slices") return extent(stage.slices.emplace());
-    if (stage.kind == StageKind::slice_ids && key == "experts") {
-      return extent(stage.experts.emplace());
-    }
+    if (takes_experts(stage.kind) && key == "experts") return extent(stage.experts.emplace());
     if (weighs_experts(stage.kind) && key == "scale") {
       return decimal(stage.scale.emplace(), 1e9, "a number above 0 and up to 1e9");
     }

@@ -73,8 +73,8 @@ WeighedSum weigh_terms(const std::vector<Term>& terms, const Rows& products, int
 int64_t rows_each(const Operator& op, int tensor) {
   const Tensor& of = op.tensor(tensor);
   for (const Stage& stage : op.stages) {
-    if (stage.kind != StageKind::grouped) continue;
-    const Tensor& ids = op.tensor(stage.in[2]);
+    if (!makes_choices_rows(stage.kind)) continue;
+    const Tensor& ids = op.tensor(stage.in[operand_of_ids(stage.kind)]);
     const bool is_choices = of.rows == ids.rows * ids.cols && of.rows != ids.rows;
     if (is_choices && (of.stage >= 0 || stage.in[0] == tensor)) return ids.cols;
   }
@@ -138,15 +138,29 @@ Rows RoutedRows::grouped(const Stage& stage, const Rows& x, int64_t shares) cons
   return out;
 }
 
+Rows RoutedRows::permuted(const Stage& stage, const Rows& x) const {
+  const std::vector<int32_t> of_choice = experts(stage.in[1], stage.experts);
+  const auto choices = static_cast<int64_t>(of_choice.size());
+  Rows out(choices, x.cols);
+  out.weights = x.weights;
+  out.repeats_weights = x.repeats_weights;
+  for (int64_t choice = 0; choice < choices; ++choice) {
+    if (of_choice[static_cast<size_t>(choice)] < 0) continue;
+    copy_row(x, choice * x.rows / choices, out, choice);
+  }
+  return out;
+}
+
 void RoutedRows::allow_undefined(int tensor, ExpectedRows& rows) const {
   // What follows a product has the product's rows.
   int made_by = op_.tensor(tensor).stage;
   while (made_by >= 0 && is_activation(op_.stage(made_by).kind)) {
     made_by = op_.tensor(op_.stage(made_by).in[0]).stage;
   }
-  if (made_by < 0 || op_.stage(made_by).kind != StageKind::grouped) return;
+  if (made_by < 0 || !makes_choices_rows(op_.stage(made_by).kind)) return;
   const Stage& stage = op_.stage(made_by);
-  const std::vector<int32_t> of_choice = experts(stage.in[2], op_.tensor(stage.in[1]).matrices);
+  const std::vector<int32_t> of_choice =
+      experts(stage.in[operand_of_ids(stage.kind)], op_.experts_of(stage));
   for (size_t choice = 0; choice < of_choice.size(); ++choice) {
     if (of_choice[choice] >= 0) continue;
     const auto first = rows.bounds.begin() + static_cast<std::ptrdiff_t>(choice) * rows.cols;
@@ -156,14 +170,13 @@ void RoutedRows::allow_undefined(int tensor, ExpectedRows& rows) const {
 
 Rows RoutedRows::weigh(const Stage& stage, const Rows& products, const Rows& weights) const {
   const int64_t slots = weights.cols;
-  const int grouped_ids = stage.in[1];
-  int64_t matrices = 0;
+  int64_t all = 0;
   for (const Stage& one : op_.stages) {
-    if (one.kind == StageKind::grouped && one.in[2] == grouped_ids) {
-      matrices = op_.tensor(one.in[1]).matrices;
-    }
+    const bool is_by_them =
+        makes_choices_rows(one.kind) && one.in[operand_of_ids(one.kind)] == stage.in[1];
+    if (is_by_them) all = op_.experts_of(one);
   }
-  const std::vector<int32_t> of_choice = experts(grouped_ids, matrices);
+  const std::vector<int32_t> of_choice = experts(stage.in[1], all);
   Rows out(row1_ - row0_, products.cols);
   out.follow(weights, nullptr);
   out.join(products);

@@ -23,6 +23,8 @@ class RoutedRows {
   // A row for each choice, of x's row of the operator's row or of the choice; zeros for those that
   // are no expert's.
   Rows grouped(const Stage& stage, const Rows& x, int64_t shares) const;
+  // X's row of each choice; zeros likewise.
+  Rows permuted(const Stage& stage, const Rows& x) const;
   // Products' rows become one again, of those that are an expert's.
   Rows weigh(const Stage& stage, const Rows& products, const Rows& weights) const;
   // Of an output with a row for each choice: those of no expert may be anything.

@@ -24,9 +24,9 @@ struct Role {
 Role role_of(const Operator& op, int tensor) {
   Role role;
   for (const Stage& stage : op.stages) {
-    if (stage.kind == StageKind::grouped && stage.in[2] == tensor) {
+    if (makes_choices_rows(stage.kind) && stage.in[operand_of_ids(stage.kind)] == tensor) {
       role.is_ids = true;
-      role.experts = op.tensor(stage.in[1]).matrices;
+      role.experts = op.experts_of(stage);
     } else if (stage.kind == StageKind::weigh && stage.in[2] == tensor) {
       role.is_weights = true;
     } else if (stage.kind == StageKind::slice_ids && stage.in[0] == tensor) {

@@ -53,13 +53,14 @@ class SegmentCutter {
   bool stays(int tensor, Held needed) {
     const int from = segment_of(tensor);
     return from != kCaller && segment(from).product && !segment(from).product->looks_up() &&
-           segment(from).result == tensor && op_.tensor(tensor).held == needed &&
-           needed != Held::partial && uses(tensor) == 1;
+           !segment(from).product->only_moves() && segment(from).result == tensor &&
+           op_.tensor(tensor).held == needed && needed != Held::partial && uses(tensor) == 1;
   }
 
   void add_stage(int id) {
     const Stage& stage = op_.stage(id);
     if (multiplies(stage.kind)) return add_product(id);
+    if (stage.kind == StageKind::permute) return add_permute(id);
     if (stage.kind == StageKind::weigh) return weigh(id);
     if (looks_up(stage.kind)) return add_look_ups(id);
     if (follows_tile_by_tile(stage.kind) && stays(stage.in[0], stage.needs[0])) {
@@ -87,11 +88,13 @@ class SegmentCutter {
       if (from == kCaller || !segment(from).product || !segment(from).product->is_routed())
         continue;
       if (op_.stage(op_.tensor(in).stage).kind == StageKind::weigh) continue;
+      const std::string_view behind = segment(from).product->only_moves()
+                                          ? ""
+                                          : "swiglu, gelu, silu or bias right behind the product, ";
       refuse(
-          fmt::format("{} lies in the order of its experts: swiglu, gelu, silu or bias right "
-                      "behind the product, "
-                      "weigh, or grouped by the same ids can take it, and {} cannot",
-                      op_.tensor(in).name, to_string(stage.kind)));
+          fmt::format("{} lies in the order of its experts: {}weigh, or grouped by the same ids "
+                      "can take it, and {} cannot",
+                      op_.tensor(in).name, behind, to_string(stage.kind)));
     }
   }
 
@@ -131,6 +134,26 @@ class SegmentCutter {
       made.product->top_k = ids.cols;
       made.ids = stage.in[2];
     }
+    segments_.push_back(std::move(made));
+    append(static_cast<int>(segments_.size()) - 1, id);
+  }
+
+  // Rows go to their experts, and nobody multiplies them.
+  void add_permute(int id) {
+    const Stage& stage = op_.stage(id);
+    const Tensor &x = op_.tensor(stage.in[0]), &ids = op_.tensor(stage.in[1]);
+    OperatorSegment made;
+    made.input = stage.in[0];
+    made.ids = stage.in[1];
+    made.product = Segment{{Held::experts, *edge_between(x.held, stage.needs[0]), Edge::none},
+                           ids.rows,
+                           x.cols,
+                           x.cols,
+                           op_.ranks,
+                           op_.dtype};
+    made.product->weights = 0;
+    made.product->experts = stage.experts;
+    made.product->top_k = ids.cols;
     segments_.push_back(std::move(made));
     append(static_cast<int>(segments_.size()) - 1, id);
   }
@@ -210,7 +233,7 @@ class SegmentCutter {
       }
     }
     for (const OperatorSegment& one : segments_) {
-      if (one.product && one.product->communicates() && one.product->kind.in != Edge::none &&
+      if (one.product && !one.product->only_moves() && one.product->kind.in != Edge::none &&
           one.product->kind.out != Edge::none) {
         refuse(fmt::format("{} has an edge on both sides of its product; no schedule serves that",
                            one.name));
@@ -261,13 +284,14 @@ class SegmentCutter {
     const Tensor& made = op_.tensor(tensor);
     const auto edge = edge_between(made.held, needed);
     if (!edge || *edge == Edge::none) return;
-    const bool is_fed =
-        user != nullptr && multiplies(user->kind) && user->in[0] == tensor && feeds_products(*edge);
+    const bool takes_fed =
+        user != nullptr && (multiplies(user->kind) || user->kind == StageKind::permute);
+    const bool is_fed = takes_fed && user->in[0] == tensor && feeds_products(*edge);
     if (is_fed) return;  // it is the product's already
     // What says how rows are routed comes with them.
     const bool is_made = made.stage >= 0 && segment(segment_of(tensor)).product;
     const bool routes = user != nullptr && *edge == Edge::gather && !is_made &&
-                        (user->kind == StageKind::grouped || user->kind == StageKind::weigh);
+                        (makes_choices_rows(user->kind) || user->kind == StageKind::weigh);
     if (routes) return;
     const int from = segment_of(tensor);
     if (*edge == Edge::gather) {

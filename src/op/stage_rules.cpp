@@ -51,13 +51,13 @@ std::string fault_in_row(std::string_view what, int64_t cols, DType dtype) {
       below + step);
 }
 
-std::string fault_in_ids(const Tensor& ids, const Tensor& stack) {
+std::string fault_in_ids(const Tensor& ids, int64_t experts) {
   if (!is_index(ids.dtype)) {
     return fmt::format("{} says which matrices are meant: give it as i32 or i64", ids.name);
   }
-  if (ids.cols <= stack.matrices) return {};
+  if (ids.cols <= experts) return {};
   return fmt::format("each row of {} chooses {} of {} matrices: take at most {}", ids.name,
-                     ids.cols, stack.matrices, stack.matrices);
+                     ids.cols, experts, experts);
 }
 
 // The product of each row's choices, one below the other: of one row of X for each row of IDS, or
@@ -78,7 +78,7 @@ StageRule grouped_rule(const Tensor& x, const Tensor& stack, const Tensor& ids, 
         "X has a row for each row of IDS, or for each of its choices: {} and "
         "{}",
         shape(x), shape(ids));
-  } else if (rule.fault = fault_in_ids(ids, stack); rule.fault.empty()) {
+  } else if (rule.fault = fault_in_ids(ids, stack.matrices); rule.fault.empty()) {
     if (x.cols % shares == 0) rule.fault = fault_in_row(x.name, x.cols / shares, dtype);
     if (rule.fault.empty() && stack.rows % parts == 0) {
       rule.fault = fault_in_row("the product", stack.rows / parts, dtype);
@@ -100,6 +100,31 @@ StageRule grouped_rule(const Tensor& x, const Tensor& stack, const Tensor& ids, 
     case Held::partial:
     case Held::routed:
       break;
+  }
+  return rule;
+}
+
+// Each choice's row of X, at who has the expert.
+StageRule permute_rule(const Stage& stage, const Tensor& x, const Tensor& ids, int ranks,
+                       DType dtype) {
+  StageRule rule{ids.rows * ids.cols, x.cols, Held::routed, {Held::routed, Held::whole}, {}};
+  const auto has_own = [&](int64_t experts) {
+    return RowShards{experts, ranks}.size(ranks - 1) > 0;
+  };
+  if (x.rows != ids.rows) {
+    rule.fault = fmt::format("X has a row for each row of IDS: {} and {}", shape(x), shape(ids));
+  } else if (rule.fault = fault_in_ids(ids, stage.experts); rule.fault.empty()) {
+    rule.fault = fault_in_row(x.name, x.cols, dtype);
+  }
+  if (rule.fault.empty() && !has_own(stage.experts)) {
+    int64_t less = stage.experts, more = stage.experts;
+    while (less > 0 && !has_own(less)) --less;
+    while (!has_own(more)) ++more;
+    rule.fault = fmt::format(
+        "{} experts are dealt to {} ranks in blocks of {}, which leaves none for the last: take "
+        "{}{}",
+        stage.experts, ranks, RowShards{stage.experts, ranks}.block(),
+        less > 0 ? fmt::format("{} or ", less) : "", more);
   }
   return rule;
 }
@@ -254,6 +279,7 @@ StageRule dense_rule(StageKind kind, std::span<const Tensor* const> in) {
     case StageKind::norm:  // a row's mean needs all of its columns
       return with_row(x, *in[1], x.held == Held::whole ? Held::whole : Held::rows, Held::whole);
     case StageKind::grouped:
+    case StageKind::permute:
     case StageKind::weigh:
     case StageKind::embed:
     case StageKind::embed_mean:
@@ -266,6 +292,16 @@ StageRule dense_rule(StageKind kind, std::span<const Tensor* const> in) {
       break;
   }
   STRETTO_ASSERT(false, "kind of stage out of range");
+}
+
+// What takes the operator's type takes no other.
+std::string fault_in_type(StageKind kind, const Tensor& one, DType dtype) {
+  if (one.matrices > 1) {
+    return fmt::format("{} takes no stack of matrices: {}", to_string(kind), one.name);
+  }
+  if (one.dtype == dtype) return {};
+  return fmt::format("{} computes in {}, and {} is {}", to_string(kind), to_string(dtype), one.name,
+                     to_string(one.dtype));
 }
 
 // Scores, and what is added to them, may be of fp32.
@@ -304,15 +340,20 @@ StageRule rule_of(const Stage& stage, std::span<const Tensor* const> in, int ran
   if (chooses_experts(kind) || weighs_experts(kind)) return router_rule(stage, in, dtype);
   if (slices_choices(kind)) return slice_rule(stage, x);
   if (kind == StageKind::grouped) return grouped_rule(x, *in[1], *in[2], ranks, dtype);
+  if (kind == StageKind::permute) {
+    StageRule rule = permute_rule(stage, x, *in[1], ranks, dtype);
+    if (std::string fault = fault_in_type(kind, x, dtype); !fault.empty()) {
+      rule.fault = std::move(fault);
+    }
+    return rule;
+  }
   if (kind == StageKind::weigh) return weigh_rule(x, *in[1], *in[2]);
   if (looks_up(kind)) return look_up_rule(x, *in[1], dtype);
   StageRule rule = dense_rule(kind, in);
   for (const Tensor* const one : in) {
-    if (one->dtype == dtype && one->matrices == 1) continue;
-    rule.fault = one->matrices > 1
-                     ? fmt::format("{} takes no stack of matrices: {}", to_string(kind), one->name)
-                     : fmt::format("{} computes in {}, and {} is {}", to_string(kind),
-                                   to_string(dtype), one->name, to_string(one->dtype));
+    if (std::string fault = fault_in_type(kind, *one, dtype); !fault.empty()) {
+      rule.fault = std::move(fault);
+    }
   }
   return rule;
 }

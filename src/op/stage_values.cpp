@@ -169,6 +169,7 @@ Rows stage_rows(const Stage& stage, DType dtype, const Rows& x, const Rows* y) {
       break;
     case StageKind::gemm:
     case StageKind::grouped:
+    case StageKind::permute:
     case StageKind::weigh:
     case StageKind::embed:
     case StageKind::embed_mean:

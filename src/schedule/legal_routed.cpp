@@ -6,6 +6,9 @@ namespace stretto {
 
 // Rows that lie in order already are taken as they lie.
 void check_permute(Case& c) {
+  if (c.op.only_moves() && c.schedule.permute == Permute::load) {
+    c.refuse("permute=load with rows that no tile loads: take permute=pass");
+  }
   if (c.schedule.permute == Permute::load || c.op.is_routed()) return;
   c.refuse("permute={} with rows that choose no experts: take permute=load",
            to_string(c.schedule.permute));
@@ -34,7 +37,9 @@ void check_routed(Case& c) {
     if (is_set) c.refuse("{} with {}, {}: take {}", set, kKind, why, right);
   };
   check_gemm(c);
-  if (s.gemm == GemmBy::library && c.op_good) check_kernel_of_experts(c);
+  refuse(c.op.only_moves() && s.gemm == GemmBy::library, "gemm=library", "which nobody multiplies",
+         "gemm=tiles");
+  if (s.gemm == GemmBy::library && c.op_good && !c.op.only_moves()) check_kernel_of_experts(c);
   refuse(s.algorithm != 0, fmt::format("algorithm={}", s.algorithm), "whose library proposes one",
          "algorithm=0");
   refuse(s.collectives != CollectivesBy::nccl,

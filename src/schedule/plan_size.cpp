@@ -25,10 +25,12 @@ double estimate_routed(const Segment& op, const Schedule& schedule) {
       op.kind.weight == Held::experts ? (op.experts + op.ranks - 1) / op.ranks : op.experts;
   const double entries =
       static_cast<double>(sources * (tokens * op.top_k / schedule.tile_m + experts + 1));
-  const double tiles = entries * pieces(op.product_cols(), schedule.tile_n);
+  const double tiles = entries * (op.only_moves() ? 1 : pieces(op.product_cols(), schedule.tile_n));
   const double movers = static_cast<double>(op.ranks) * std::max(1, schedule.comm_sms);
   const double sums =
-      op.kind.out == Edge::none ? 0 : movers * pieces(op.product_cols(), schedule.tile_n);
+      op.kind.out == Edge::none
+          ? 0
+          : movers * pieces(op.local_n() * std::max(1, op.weights), schedule.tile_n);
   return op.ranks * (tiles * (2 + 2 * op.weights) + 3 * movers + 5 * sums);
 }
 

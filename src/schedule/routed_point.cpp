@@ -47,8 +47,9 @@ void set_tile(const Segment& op, Schedule& schedule) {
   const double rows = rows_of_expert(op, static_cast<double>(op.m));
   schedule.tile_m = rows < kRowsOfTall ? kLow : kTall;
   schedule.tile_n = kWide;
-  const int64_t cols = op.local_n() * op.weights;
-  while (schedule.tile_n > kLeastCols * op.weights && schedule.tile_n >= 2 * cols) {
+  const int weights = std::max(1, op.weights);
+  const int64_t cols = op.local_n() * weights;
+  while (schedule.tile_n > kLeastCols * weights && schedule.tile_n >= 2 * cols) {
     schedule.tile_n /= 2;
   }
 }
@@ -85,7 +86,7 @@ Schedule begin(const Segment& op, const Machine& machine, double picking = kPick
   Schedule schedule;
   schedule.partials = op.dtype;
   set_tile(op, schedule);
-  if (is_worth_a_pass(op, machine, picking)) schedule.permute = Permute::pass;
+  if (op.only_moves() || is_worth_a_pass(op, machine, picking)) schedule.permute = Permute::pass;
   return schedule;
 }
 

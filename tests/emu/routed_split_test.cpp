@@ -18,7 +18,8 @@ constexpr RoutingKind kRoutings[] = {RoutingKind::uniform, RoutingKind::zipf, Ro
                                      RoutingKind::adversarial};
 
 Operator layer(std::string_view name, int ranks, int64_t tokens) {
-  Sizes sizes = {{"t", tokens}, {"h", 40}, {"f", 8 * ranks}, {"experts", 3 * ranks}, {"k", 2}};
+  Sizes sizes = {{"t", tokens}, {"h", 40}, {"experts", 3 * ranks}, {"k", 2}};
+  if (name != "dispatch-combine") sizes.emplace_back("f", 8 * ranks);
   if (name == "moe-ep-shared") sizes.emplace_back("s", 24);
   if (name == "moe-ep-slices") sizes.emplace_back("slices", ranks % 2 == 0 ? 2 : 1);
   return make_operator(name, sizes, ranks);
@@ -31,8 +32,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, RoutedSplits, testing::Values(1, 2, 3, 4, 8),
 TEST_P(RoutedSplits, AreRightAndHaveTheBitsOfTheWhole) {
   const int ranks = GetParam();
   const Machine machine = small_machine(ranks, kSms);
-  for (const char* name :
-       {"moe-tp", "moe-ep", "moe-ep-shared", "moe-ep-slices", "moe-ep-router", "moe-tp-router"}) {
+  for (const char* name : {"moe-tp", "moe-ep", "moe-ep-shared", "moe-ep-slices", "moe-ep-router",
+                           "moe-tp-router", "dispatch-combine"}) {
     const Operator op = layer(name, ranks, 41);
     const auto reference = make_shared_reference();
     for (OperatorSchedule schedule : small_presets(op, machine)) {
@@ -60,9 +61,10 @@ TEST_P(RoutedSplits, AreRightAndHaveTheBitsOfTheWhole) {
 // Every wait and notify of two parts, one at a time.
 TEST(RoutedSplitMutants, LostWaitsAndNotifiesAreReported) {
   const Machine machine = small_machine(2, kSms);
-  for (const char* name : {"moe-tp", "moe-ep"}) {
-    const Operator op =
-        make_operator(name, {{"t", 6}, {"h", 16}, {"f", 16}, {"experts", 2}, {"k", 1}}, 2);
+  for (const std::string name : {"moe-tp", "moe-ep", "dispatch-combine"}) {
+    Sizes sizes = {{"t", 6}, {"h", 16}, {"experts", 2}, {"k", 1}};
+    if (name != "dispatch-combine") sizes.emplace_back("f", 16);
+    const Operator op = make_operator(name, sizes, 2);
     OperatorSchedule schedule = small_presets(op, machine).back();
     ASSERT_EQ(schedule.products[0].mover, Mover::comm_blocks);
     schedule.split = 2;

@@ -21,8 +21,10 @@ constexpr RoutingKind kRoutings[] = {RoutingKind::uniform, RoutingKind::zipf, Ro
 // expert less.
 Sizes sizes_of(std::string_view name, int ranks, int64_t tokens) {
   const int64_t fewer = ranks > 1 && tokens < 10 ? 1 : 0;
-  const int64_t experts = name.starts_with("moe-ep") ? 3 * ranks - fewer : 7;
-  Sizes sizes = {{"t", tokens}, {"h", 40}, {"f", 8 * ranks}, {"experts", experts}, {"k", 3}};
+  const bool are_dealt = name.starts_with("moe-ep") || name == "dispatch-combine";
+  const int64_t experts = are_dealt ? 3 * ranks - fewer : 7;
+  Sizes sizes = {{"t", tokens}, {"h", 40}, {"experts", experts}, {"k", 3}};
+  if (name != "dispatch-combine") sizes.emplace_back("f", 8 * ranks);
   if (name == "moe-ep-shared") sizes.emplace_back("s", 24);
   return sizes;
 }
@@ -43,13 +45,14 @@ std::vector<OperatorSchedule> schedules_of(const Operator& op, const Machine& ma
     all.push_back(schedule);
   }
   for (size_t i = 0, count = all.size(); i < count; ++i) {
-    all.push_back(all[i]);
+    OperatorSchedule passes = all[i];
     size_t product = 0;
     for (const OperatorSegment& segment : op.segments) {
       if (!segment.product) continue;
-      Schedule& one = all.back().products[product++];
+      Schedule& one = passes.products[product++];
       if (segment.product->is_routed()) one.permute = Permute::pass;
     }
+    if (!(passes == all[i])) all.push_back(std::move(passes));
   }
   return all;
 }
@@ -59,8 +62,8 @@ class RoutedRanks : public testing::TestWithParam<int> {};
 TEST_P(RoutedRanks, OperatorsAreProvedAndRightUnderEveryRouting) {
   const int ranks = GetParam();
   const Machine machine = small_machine(ranks, kSms);
-  for (const char* name :
-       {"moe-tp", "moe-ep", "moe-ep-shared", "moe-tp-up", "moe-tp-down", "moe-tp-down-ar"}) {
+  for (const char* name : {"moe-tp", "moe-ep", "moe-ep-shared", "moe-tp-up", "moe-tp-down",
+                           "moe-tp-down-ar", "dispatch-combine"}) {
     for (const int64_t tokens : {29, 9, 3, 1}) {
       const Operator op = make_operator(name, sizes_of(name, ranks, tokens), ranks);
       const auto reference = make_shared_reference();
@@ -120,9 +123,9 @@ TEST(IdsOf64Bits, MakeTheSameBits) {
   for (const int ranks : {1, 3}) {
     const Machine machine = small_machine(ranks, kSms);
     const Sizes look_ups = {{"bags", 9}, {"tables", 5}, {"rows", 11}, {"dim", 16}, {"pool", 3}};
-    for (const std::string name :
-         {"moe-tp", "moe-ep", "moe-ep-shared", "moe-tp-up", "moe-ep-slices", "embedding-a2a"}) {
-      Sizes sizes = name.starts_with("moe") ? sizes_of(name, ranks, 9) : look_ups;
+    for (const std::string name : {"moe-tp", "moe-ep", "moe-ep-shared", "moe-tp-up",
+                                   "moe-ep-slices", "dispatch-combine", "embedding-a2a"}) {
+      Sizes sizes = name != "embedding-a2a" ? sizes_of(name, ranks, 9) : look_ups;
       if (name == "moe-ep-slices") sizes.emplace_back("slices", 2);
       const Operator narrow = make_operator(name, sizes, ranks);
       const Operator wide = make_operator(name + "-i64", sizes, ranks);
@@ -273,6 +276,19 @@ TEST(RoutedRefusals, SayWhatWouldBeRight) {
                          "none for the last: take 8 or 10"));
   EXPECT_THAT(
       refused("moe-tp", 2, sizes(100, 64, 8, 2)),
+      testing::HasSubstr("rows of x have 100 columns on a rank, which are no multiple of 16 "
+                         "bytes: take 96 or 104"));
+  const auto moved = [&](int64_t h, int64_t experts, int64_t k) {
+    return refused("dispatch-combine", 4, {{"t", 8}, {"h", h}, {"experts", experts}, {"k", k}});
+  };
+  EXPECT_EQ(moved(64, 10, 2), "accepted");
+  EXPECT_THAT(moved(64, 9, 2),
+              testing::HasSubstr("9 experts are dealt to 4 ranks in blocks of 3, which leaves none "
+                                 "for the last: take 8 or 10"));
+  EXPECT_THAT(moved(64, 8, 9),
+              testing::HasSubstr("each row of ids chooses 9 of 8 matrices: take at most 8"));
+  EXPECT_THAT(
+      moved(100, 8, 2),
       testing::HasSubstr("rows of x have 100 columns on a rank, which are no multiple of 16 "
                          "bytes: take 96 or 104"));
   EXPECT_THAT(refused("moe-tp", 2, sizes(64, 40, 8, 2)),

@@ -32,6 +32,7 @@ constexpr const char* kMlp = "mlp m=20 h=16 f=32 ranks=2 dtype=bf16";
 constexpr const char* kNormed = "gemm-ar-norm m=20 n=16 k=16 ranks=2 dtype=bf16";
 constexpr const char* kSharedExperts = "moe-tp t=5 h=16 f=16 experts=2 k=2 ranks=2 dtype=bf16";
 constexpr const char* kDealtExperts = "moe-ep t=5 h=16 f=16 experts=2 k=2 ranks=2 dtype=bf16";
+constexpr const char* kMoved = "dispatch-combine t=5 h=16 experts=2 k=2 ranks=2 dtype=bf16";
 constexpr const char* kUnevenTables =
     "embedding-a2a bags=7 tables=3 rows=5 dim=4 pool=2 ranks=2 dtype=bf16";
 
@@ -89,6 +90,7 @@ constexpr Golden kGoldens[] = {
     {"moe-ep.sequential", kDealtExperts, "sequential,tile=8x16"},
     {"moe-ep.tiles", kDealtExperts, "tiles,tile=8x16,comm-sms=1,granularity=whole"},
     {"moe-ep.by-source", kDealtExperts, "tiles,tile=8x16,comm-sms=1,granularity=chunk"},
+    {"dispatch-combine.tiles", kMoved, "tiles,tile=8x16,comm-sms=1,granularity=chunk"},
     {"embedding-a2a.uneven", kUnevenTables, "tiles,tile=8x16"},
     {"embedding-a2a.uneven-sequential", kUnevenTables, "sequential,tile=8x16"},
 };
