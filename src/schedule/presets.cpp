@@ -69,6 +69,7 @@ Schedule make_library(const Segment& op, const Machine& machine) {
 
 // Where the device language cannot make them, collectives stay NCCL's.
 Schedule make_low_latency(const Segment& op, const Machine& machine) {
+  if (op.only_moves()) return routed_few_rows(op, machine);
   Schedule schedule = make_library(op, machine);
   if (why_no_low_latency(op, machine, RowCount::fixed).empty()) {
     schedule.collectives = CollectivesBy::low_latency;
@@ -195,8 +196,11 @@ constexpr Preset kPresets[] = {
      "as DeepGEMM's, for which ours stands",
      "developer.nvidia.com/cublas, developer.nvidia.com/nccl; deepseek-ai/DeepGEMM",
      "sequential, and cuBLAS multiplies", make_library},
-    {"low-latency", "cuBLAS and a custom all-reduce: TensorRT-LLM, vLLM",
-     "NVIDIA/TensorRT-LLM customAllReduceKernels; vllm-project/vllm custom_all_reduce",
+    {"low-latency",
+     "cuBLAS and a custom all-reduce: TensorRT-LLM, vLLM. Of rows that are only moved to experts: "
+     "DeepEP's low-latency kernels, a few rows at a time",
+     "NVIDIA/TensorRT-LLM customAllReduceKernels; vllm-project/vllm custom_all_reduce; "
+     "deepseek-ai/DeepEP",
      "library, and kernels whose data says itself that it came make the collective",
      make_low_latency},
     {"two-chunk", "the two-chunk split that frameworks offer; FlashOverlap's baseline",

@@ -15,6 +15,9 @@ constexpr double kRowsOfTall = 96;
 constexpr double kPicking = 0.35, kRowsToPermute = 192;
 constexpr double kPickingByLibrary = 0.12;  // by the kernel of experts (docs/notes/moe-gemm.md)
 constexpr double kRateOfPass = 0.67;        // of memory's
+// Where nothing is multiplied, half of the SMs move rows between ranks and half inside them; few
+// rows are in order sooner in low entries (docs/notes/moe.md).
+constexpr int kMoveSms = 64, kLowest = 16;
 // What presets take the link to hide, of what it takes in all.
 constexpr double kHidden = 0.3;
 
@@ -35,6 +38,7 @@ bool is_worth_sources(const Segment& op, const Machine& machine, int entry_rows,
   if (tflops <= 0 || machine.link_gb_per_s <= 0) return false;
   const double of_all = rows_of_expert(op, static_cast<double>(op.m));
   const double of_source = rows_of_expert(op, static_cast<double>(op.row_shards().block()));
+  if (op.only_moves()) return 2 * of_source >= entry_rows;  // what is empty costs no time
   const double more = op.ranks * padded(of_source, entry_rows) / padded(of_all, entry_rows) - 1;
   const double flops = 2.0 * static_cast<double>(op.m * op.top_k) * static_cast<double>(op.n) *
                        static_cast<double>(op.k) / op.ranks;
@@ -115,8 +119,16 @@ Schedule routed_tiles(const Segment& op, const Machine& machine) {
   if (has_sums(op)) {
     schedule.reduction = op.kind.out == Edge::all_reduce ? Reduction::two_shot : Reduction::slots;
   }
-  const int sms = has_sums(op) ? sms_for_sums(op, machine) : kPushSms;
+  const int sms = op.only_moves() ? kMoveSms : has_sums(op) ? sms_for_sums(op, machine) : kPushSms;
   schedule.comm_sms = std::clamp(sms, 0, std::max(0, machine.sms - 1));
+  return schedule;
+}
+
+Schedule routed_few_rows(const Segment& op, const Machine& machine) {
+  Schedule schedule = routed_tiles(op, machine);
+  schedule.granularity = Granularity::whole;
+  schedule.sync = Sync::counter;
+  schedule.tile_m = kLowest;
   return schedule;
 }
 

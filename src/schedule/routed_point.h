@@ -10,5 +10,7 @@ Schedule routed_sequential(const Segment& op, const Machine& machine, GemmBy gem
 // Tiles as tokens arrive, sums as they are made; a partition for each source where the rows that
 // this leaves empty cost little.
 Schedule routed_tiles(const Segment& op, const Machine& machine);
+// Of rows that are only moved: one partition, whose entries have few rows.
+Schedule routed_few_rows(const Segment& op, const Machine& machine);
 
 }  // namespace stretto

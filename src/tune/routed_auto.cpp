@@ -47,6 +47,10 @@ std::vector<RoutedContender> contenders(const Operator& op, const Machine& machi
   add("sequential", schedule_of(find_preset("sequential"), op, machine));
   add("library", whole_products(op, machine));
   if (op.ranks == 1) return all;
+  const bool moves = std::any_of(op.segments.begin(), op.segments.end(), [](const auto& segment) {
+    return segment.product && segment.product->only_moves();
+  });
+  if (moves) add("low-latency", schedule_of(find_preset("low-latency"), op, machine));
   OperatorSchedule whole = tiles;
   take_all_at_once(op, whole);
   add("tiles,granularity=whole", std::move(whole));

@@ -92,6 +92,23 @@ TEST(Presets, PermuteRowsWhereExpertsHaveManyAndAreWide) {
   EXPECT_THAT(permute(1024, 2048), testing::Each(Permute::load));
 }
 
+// Few rows a few at a time; many source by source, of which an expert's rows fill entries.
+TEST(Presets, MoveFewRowsOtherwiseThanMany) {
+  const Machine machine = default_machine(8);
+  const auto schedule = [&](const char* name, int64_t tokens) {
+    const Operator op = make_operator("dispatch-combine",
+                                      {{"t", tokens}, {"h", 7168}, {"experts", 256}, {"k", 8}}, 8);
+    const OperatorSchedule made = schedule_of(find_preset(name), op, machine);
+    EXPECT_THAT(legal(op, made, machine), testing::IsEmpty()) << name;
+    return made.products[0];
+  };
+  EXPECT_EQ(schedule("low-latency", 1024).tile_m, 16);
+  EXPECT_EQ(schedule("low-latency", 32768).granularity, Granularity::whole);
+  EXPECT_EQ(schedule("tiles", 1024).granularity, Granularity::whole);
+  EXPECT_EQ(schedule("tiles", 32768).granularity, Granularity::chunk);
+  EXPECT_EQ(schedule("sequential", 1024).permute, Permute::pass);
+}
+
 TEST(Presets, AcrossNodesWhatCrossesGoesFirst) {
   EXPECT_EQ(find_preset("tiles").make(gemm_rs(8), machine_of(2)).order, Order::interleaved);
   EXPECT_EQ(find_preset("tiles").make(gemm_rs(16), machine_of(2)).order, Order::node_then_local);
