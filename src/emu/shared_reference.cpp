@@ -44,6 +44,10 @@ SharedReference::Bytes SharedReference::input(const Operator& op, const InputDat
       const int64_t global = row_of_slice(op, tensor, held, slice, row);
       fill_tensor(op, data, tensor, global, slice.col0, line);
       std::byte* const to = bytes->data() + static_cast<size_t>(row) * row_bytes;
+      if (const auto owner = rank_of_choice(op, data, tensor, global); owner && *owner != rank) {
+        tasks::fill_poison(dtype, to, cols);  // whoever reads it is found out
+        continue;
+      }
       tasks::round_elements(dtype, line.data(), to, cols);  // exact: they have that type already
     }
   });

@@ -172,7 +172,8 @@ class Binder {
   void give_to_teams(Tensor& tensor, const InputText& input, const Causes& causes) {
     const int team = team_named(input.team);
     if (team == 0) return;
-    if (tensor.matrices > 1 || input.held == Held::experts || is_index(tensor.dtype)) {
+    if (tensor.matrices > 1 || input.held == Held::experts || input.held == Held::routed ||
+        is_index(tensor.dtype)) {
       return refuse(input.place, fmt::format("{} is of {}: stacks and what goes by them are of all "
                                              "ranks",
                                              input.name, teams_of(team)));
@@ -260,6 +261,12 @@ class Binder {
       refuse(input.place,
              fmt::format("{} is no stack of matrices: give [matrices, rows, columns]", input.name));
     }
+    if (input.matrices && input.held == Held::routed) {
+      refuse(input.place,
+             fmt::format("{} is a stack of matrices, which is dealt as experts: routed "
+                         "are rows",
+                         input.name));
+    }
     give_to_teams(tensor, input, causes);
     // Indices are dealt as the tables are that they look up in.
     if (!is_index(tensor.dtype)) check_divides(tensor, tensor.held, input.place, causes);
@@ -305,7 +312,8 @@ class Binder {
 
   // Where experts are dealt to ranks: each has a sum over its own, which is no value yet.
   bool are_sums_of_some(const Tensor& tensor) const {
-    return tensor.held == Held::routed && graph_.stage(tensor.stage).kind == StageKind::weigh;
+    return tensor.held == Held::routed && tensor.stage >= 0 &&
+           graph_.stage(tensor.stage).kind == StageKind::weigh;
   }
 
   // What is computed of such sums takes the rows that they are combined to.
@@ -418,7 +426,18 @@ class Binder {
                                        "is no edge from one to the other",
                                        output.tensor, teams_of(team), teams_of(tensor.team)));
     }
-    if (!edge_between(tensor.held, output.held)) {
+    const bool has_choices = tensor.held == Held::routed && !are_sums_of_some(tensor);
+    if (has_choices != (output.held == Held::routed)) {
+      refuse(
+          output.place,
+          has_choices
+              ? fmt::format("output {} has a row for each choice, where its expert is: output it "
+                            "as routed, or weigh it",
+                            output.tensor)
+              : fmt::format("output {} has no row for each choice: output it otherwise than "
+                            "routed",
+                            output.tensor));
+    } else if (!edge_between(tensor.held, output.held)) {
       refuse(output.place,
              fmt::format("output {} is to be held as {}, and it is made {}: there is no edge from "
                          "one to the other",

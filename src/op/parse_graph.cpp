@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMostReasons = 20;
 constexpr double kUsualEps = 1e-6;
 
-constexpr std::string_view kHeldNames[] = {"whole", "rows", "cols", "experts"};
+constexpr std::string_view kHeldNames[] = {"whole", "rows", "cols", "experts", "routed"};
 constexpr std::string_view kOwnTypes[] = {"fp32", "i32", "i64"};
 constexpr std::string_view kStageNames[] = {
 #define STRETTO_NAME(name, text, operands, meaning) text,
@@ -106,8 +106,8 @@ class GraphParser {
     skip_blanks();
     const TextPlace where = place();
     std::string word;
-    if (!name(word, "how it is held: whole, rows, cols or experts")) return false;
-    for (const Held one : {Held::whole, Held::rows, Held::cols, Held::experts}) {
+    if (!name(word, "how it is held: whole, rows, cols, experts or routed")) return false;
+    for (const Held one : {Held::whole, Held::rows, Held::cols, Held::experts, Held::routed}) {
       if (word != to_string(one)) continue;
       to = one;
       return true;

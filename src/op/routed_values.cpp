@@ -70,6 +70,20 @@ WeighedSum weigh_terms(const std::vector<Term>& terms, const Rows& products, int
 
 }  // namespace
 
+std::optional<int> rank_of_choice(const Operator& op, const InputData& data, int tensor,
+                                  int64_t row) {
+  if (op.tensor(tensor).held != Held::routed) return std::nullopt;
+  for (const Stage& stage : op.stages) {
+    if (!makes_choices_rows(stage.kind) || stage.in[0] != tensor) continue;
+    const int ids = stage.in[operand_of_ids(stage.kind)];
+    if (op.tensor(ids).stage >= 0) return std::nullopt;
+    const int64_t slots = op.tensor(ids).cols, all = op.experts_of(stage);
+    const int32_t expert = ids_of_row(op, data, ids, row / slots)[static_cast<size_t>(row % slots)];
+    return expert < 0 || expert >= all ? -1 : RowShards{all, op.ranks}.owner(expert);
+  }
+  return std::nullopt;
+}
+
 int64_t rows_each(const Operator& op, int tensor) {
   const Tensor& of = op.tensor(tensor);
   for (const Stage& stage : op.stages) {
@@ -151,16 +165,28 @@ Rows RoutedRows::permuted(const Stage& stage, const Rows& x) const {
   return out;
 }
 
-void RoutedRows::allow_undefined(int tensor, ExpectedRows& rows) const {
-  // What follows a product has the product's rows.
+const Stage* RoutedRows::maker_of(int tensor) const {
   int made_by = op_.tensor(tensor).stage;
   while (made_by >= 0 && is_activation(op_.stage(made_by).kind)) {
     made_by = op_.tensor(op_.stage(made_by).in[0]).stage;
   }
-  if (made_by < 0 || !makes_choices_rows(op_.stage(made_by).kind)) return;
-  const Stage& stage = op_.stage(made_by);
+  const bool are_choices = made_by >= 0 && makes_choices_rows(op_.stage(made_by).kind);
+  return are_choices ? &op_.stage(made_by) : nullptr;
+}
+
+std::vector<int32_t> RoutedRows::owners(int tensor) const {
+  const Stage& stage = *maker_of(tensor);
+  const int64_t all = op_.experts_of(stage);
+  std::vector<int32_t> ranks = experts(stage.in[operand_of_ids(stage.kind)], all);
+  for (int32_t& one : ranks) one = one < 0 ? -1 : RowShards{all, op_.ranks}.owner(one);
+  return ranks;
+}
+
+void RoutedRows::allow_undefined(int tensor, ExpectedRows& rows) const {
+  const Stage* const stage = maker_of(tensor);
+  if (stage == nullptr) return;
   const std::vector<int32_t> of_choice =
-      experts(stage.in[operand_of_ids(stage.kind)], op_.experts_of(stage));
+      experts(stage->in[operand_of_ids(stage->kind)], op_.experts_of(*stage));
   for (size_t choice = 0; choice < of_choice.size(); ++choice) {
     if (of_choice[choice] >= 0) continue;
     const auto first = rows.bounds.begin() + static_cast<std::ptrdiff_t>(choice) * rows.cols;

@@ -29,8 +29,13 @@ class RoutedRows {
   Rows weigh(const Stage& stage, const Rows& products, const Rows& weights) const;
   // Of an output with a row for each choice: those of no expert may be anything.
   void allow_undefined(int tensor, ExpectedRows& rows) const;
+  // By row of such an output the rank that has its expert; -1: it is no expert's.
+  std::vector<int32_t> owners(int tensor) const;
 
  private:
+  // The stage that has made rows of choices, which stages between have left in their order; null:
+  // the tensor has other rows.
+  const Stage* maker_of(int tensor) const;
   // The expert of each choice of these rows; -1: it is no expert's.
   std::vector<int32_t> experts(int ids, int64_t matrices) const;
 

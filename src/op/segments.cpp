@@ -85,6 +85,13 @@ class SegmentCutter {
   void refuse_order_of_experts(const Stage& stage) {
     for (const int in : stage.in) {
       const int from = segment_of(in);
+      if (from == kCaller && op_.tensor(in).held == Held::routed) {
+        refuse(
+            fmt::format("{} has a row for each choice: permute or grouped can take it, and {} "
+                        "cannot",
+                        op_.tensor(in).name, to_string(stage.kind)));
+        continue;
+      }
       if (from == kCaller || !segment(from).product || !segment(from).product->is_routed())
         continue;
       if (op_.stage(op_.tensor(in).stage).kind == StageKind::weigh) continue;
@@ -142,6 +149,9 @@ class SegmentCutter {
   void add_permute(int id) {
     const Stage& stage = op_.stage(id);
     const Tensor &x = op_.tensor(stage.in[0]), &ids = op_.tensor(stage.in[1]);
+    if (x.held == Held::routed && x.stage >= 0) {
+      refuse(fmt::format("{} lies in the order of its experts already", x.name));
+    }
     OperatorSegment made;
     made.input = stage.in[0];
     made.ids = stage.in[1];

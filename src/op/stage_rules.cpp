@@ -73,7 +73,7 @@ StageRule grouped_rule(const Tensor& x, const Tensor& stack, const Tensor& ids, 
         "X and the matrices of a grouped product have as many columns (it "
         "multiplies by their transposes): {} and {}",
         shape(x), shape(stack));
-  } else if (x.rows != ids.rows && x.rows != choices) {
+  } else if (x.rows != choices && (x.rows != ids.rows || x.held == Held::routed)) {
     rule.fault = fmt::format(
         "X has a row for each row of IDS, or for each of its choices: {} and "
         "{}",
@@ -111,8 +111,10 @@ StageRule permute_rule(const Stage& stage, const Tensor& x, const Tensor& ids, i
   const auto has_own = [&](int64_t experts) {
     return RowShards{experts, ranks}.size(ranks - 1) > 0;
   };
-  if (x.rows != ids.rows) {
-    rule.fault = fmt::format("X has a row for each row of IDS: {} and {}", shape(x), shape(ids));
+  const int64_t rows = x.held == Held::routed ? ids.rows * ids.cols : ids.rows;
+  if (x.rows != rows) {
+    rule.fault = fmt::format("X has a row for each {} of IDS: {} and {}",
+                             x.held == Held::routed ? "choice" : "row", shape(x), shape(ids));
   } else if (rule.fault = fault_in_ids(ids, stage.experts); rule.fault.empty()) {
     rule.fault = fault_in_row(x.name, x.cols, dtype);
   }

@@ -17,14 +17,16 @@ constexpr int kSms = 10;
 constexpr RoutingKind kRoutings[] = {RoutingKind::uniform, RoutingKind::zipf, RoutingKind::one_hot,
                                      RoutingKind::adversarial};
 
+bool only_moves(std::string_view name) { return name.starts_with("dispatch") || name == "combine"; }
+
 // Blocks of tokens are short, some ranks have none, and with few of them the last rank has an
 // expert less.
 Sizes sizes_of(std::string_view name, int ranks, int64_t tokens) {
   const int64_t fewer = ranks > 1 && tokens < 10 ? 1 : 0;
-  const bool are_dealt = name.starts_with("moe-ep") || name == "dispatch-combine";
+  const bool are_dealt = name.starts_with("moe-ep") || only_moves(name);
   const int64_t experts = are_dealt ? 3 * ranks - fewer : 7;
   Sizes sizes = {{"t", tokens}, {"h", 40}, {"experts", experts}, {"k", 3}};
-  if (name != "dispatch-combine") sizes.emplace_back("f", 8 * ranks);
+  if (!only_moves(name)) sizes.emplace_back("f", 8 * ranks);
   if (name == "moe-ep-shared") sizes.emplace_back("s", 24);
   return sizes;
 }
@@ -63,8 +65,9 @@ TEST_P(RoutedRanks, OperatorsAreProvedAndRightUnderEveryRouting) {
   const int ranks = GetParam();
   const Machine machine = small_machine(ranks, kSms);
   for (const char* name : {"moe-tp", "moe-ep", "moe-ep-shared", "moe-tp-up", "moe-tp-down",
-                           "moe-tp-down-ar", "dispatch-combine"}) {
+                           "moe-tp-down-ar", "dispatch", "combine", "dispatch-combine"}) {
     for (const int64_t tokens : {29, 9, 3, 1}) {
+      if (only_moves(name) && tokens % 3 == 0) continue;  // what layers do with few tokens
       const Operator op = make_operator(name, sizes_of(name, ranks, tokens), ranks);
       const auto reference = make_shared_reference();
       const std::vector<OperatorSchedule> schedules = schedules_of(op, machine);
@@ -123,8 +126,9 @@ TEST(IdsOf64Bits, MakeTheSameBits) {
   for (const int ranks : {1, 3}) {
     const Machine machine = small_machine(ranks, kSms);
     const Sizes look_ups = {{"bags", 9}, {"tables", 5}, {"rows", 11}, {"dim", 16}, {"pool", 3}};
-    for (const std::string name : {"moe-tp", "moe-ep", "moe-ep-shared", "moe-tp-up",
-                                   "moe-ep-slices", "dispatch-combine", "embedding-a2a"}) {
+    for (const std::string name :
+         {"moe-tp", "moe-ep", "moe-ep-shared", "moe-tp-up", "moe-ep-slices", "dispatch", "combine",
+          "dispatch-combine", "embedding-a2a"}) {
       Sizes sizes = name != "embedding-a2a" ? sizes_of(name, ranks, 9) : look_ups;
       if (name == "moe-ep-slices") sizes.emplace_back("slices", 2);
       const Operator narrow = make_operator(name, sizes, ranks);
@@ -295,6 +299,109 @@ TEST(RoutedRefusals, SayWhatWouldBeRight) {
               testing::HasSubstr("have 20 columns on a rank, which are no multiple of 16 bytes: "
                                  "take 16 or 24"));
   EXPECT_EQ(refused("moe-tp", 2, sizes(64, 48, 8, 2)), "accepted");
+}
+
+TEST(RoutedRefusals, OfRowsByChoiceSayWhoCanTakeThem) {
+  const auto refused = [](std::string_view lines) {
+    const std::string text =
+        "graph own t h experts k\ninput x [t, h] rows\n"
+        "input d [t*k, h] routed\ninput ids [t, k] whole i32\n"
+        "input w [t, k] whole fp32\ninput wg [experts, h, h] experts\n"
+        "used = grouped d wg ids\noutput used routed\n"
+        "own = permute x ids experts=experts\ny = weigh own ids w\n"
+        "output y rows\n" +
+        std::string(lines);
+    try {
+      make_graph(parse_graph(text), {{"t", 8}, {"h", 64}, {"experts", 4}, {"k", 2}}, 2,
+                 DType::bf16);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  struct Case {
+    const char *lines, *says;
+  };
+  for (const Case& c : {
+           Case{"", "accepted"},
+           Case{"g = grouped x wg ids\noutput g rows\n",
+                "output g has a row for each choice, where its expert is: output it as routed, or "
+                "weigh it"},
+           Case{"p = permute x ids experts=4\nz = weigh p ids w\noutput z routed\n",
+                "output z has no row for each choice: output it otherwise than routed"},
+           Case{"g = gelu d\noutput g routed\n",
+                "d has a row for each choice: permute or grouped can take it, and gelu cannot"},
+           Case{"p = permute x ids\noutput p routed\n", "permute needs experts=, how many"},
+           Case{"p = permute d ids experts=4\nq = permute p ids experts=4\noutput q routed\n",
+                "p lies in the order of its experts already"},
+           Case{
+               "p = permute x ids experts=4\nq = gelu p\noutput q routed\n",
+               "p lies in the order of its experts: weigh, or grouped by the same ids can take it, "
+               "and gelu cannot"},
+           Case{"input e [t, h] routed\np = permute e ids experts=4\noutput p routed\n",
+                "X has a row for each choice of IDS: e [8, 64] and ids [8, 2]"},
+           Case{"input e [t, h] routed\ng = grouped e wg ids\noutput g routed\n",
+                "X has a row for each row of IDS, or for each of its choices: e [8, 64] and ids"},
+           Case{"input s [experts, h, h] routed\ng = grouped d s ids\noutput g routed\n",
+                "s is a stack of matrices, which is dealt as experts"},
+       }) {
+    EXPECT_THAT(refused(c.lines), testing::HasSubstr(c.says)) << c.lines;
+  }
+}
+
+// What other code makes of dispatched rows is made of such by a graph, too: with a row for each
+// choice on either side, or rows that are put in order before they are multiplied.
+TEST(Routed, RowsThatAreWhereTheirExpertsAreAreTakenAndLeft) {
+  constexpr std::string_view kLayer =
+      "graph experts t h f experts k\n"
+      "input d [t*k, h] routed\ninput ids [t, k] whole i32\n"
+      "input wg [experts, f, h] experts\ninput wd [experts, h, f] experts\n"
+      "g = grouped d wg ids\na = gelu g\ny = grouped a wd ids\noutput y routed\n";
+  constexpr std::string_view kOrdered =
+      "graph ordered t h f experts k\n"
+      "input x [t, h] rows\ninput ids [t, k] rows i32\ninput weights [t, k] rows fp32\n"
+      "input wg [experts, h, h] experts\n"
+      "d = permute x ids experts=experts\ng = grouped d wg ids\ny = weigh g ids weights\n"
+      "output y rows\n";
+  for (const std::string_view text : {kLayer, kOrdered}) {
+    const auto graph = parse_graph(text);
+    for (const int ranks : {1, 3}) {
+      const Machine machine = small_machine(ranks, kSms);
+      const Operator op = make_graph(
+          graph, {{"t", 29}, {"h", 40}, {"f", 24}, {"experts", 8}, {"k", 3}}, ranks, DType::bf16);
+      for (const char* schedule :
+           {"sequential,tile=8x16", "tiles,tile=8x16,comm-sms=3,granularity=whole",
+            "slices,tile=8x16,comm-sms=3,granularity=chunk"}) {
+        if (ranks == 1 && schedule != std::string_view("sequential,tile=8x16")) continue;
+        const Plan plan = lower(op, parse_schedules(schedule, op, machine), machine);
+        expect_proved(plan);
+        for (const RoutingKind routing : kRoutings) {
+          expect_right(plan, {.routing = {routing, {}}});
+          expect_right(plan, {.fill = Fill::integers, .routing = {routing, {}}});
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+// Other tokens' rows in the place of those that are a rank's are found out.
+TEST(Routed, OutputsAreJudgedByWhoHasTheExpert) {
+  const Operator op = make_operator("dispatch", sizes_of("dispatch", 2, 29), 2);
+  const Machine machine = small_machine(2, kSms);
+  Plan plan = lower(op, small_presets(op, machine).back(), machine);
+  int changed = 0;
+  for (Lane& lane : plan.lanes) {
+    for (Instr& instr : lane.instrs) {
+      if (instr.op != Opcode::permute) continue;
+      instr.set_count(0, instr.count(0) + 1);  // a row of another token's
+      ++changed;
+    }
+  }
+  ASSERT_GT(changed, 0);
+  const EmulateResult result = emulate(plan, {});
+  EXPECT_FALSE(result.verified);
+  EXPECT_THAT(result.first_wrong, testing::HasSubstr(" d["));
 }
 
 // With one choice a row, rows of choices and rows of tokens are as many: of the first those of no

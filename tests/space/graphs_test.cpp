@@ -41,8 +41,8 @@ int64_t random_size(Random& random, std::string_view graph, std::string_view nam
   if (name == "m" || name == "t" || name == "bags") {
     return one_in(random, 4) ? between(random, 1, ranks + 1) : between(random, 1, 90);
   }
-  if (name == "k" && (graph.starts_with("moe") || graph.starts_with("dispatch")))
-    return between(random, 1, 3);
+  const bool moves = graph.starts_with("dispatch") || graph == "combine";
+  if (name == "k" && (graph.starts_with("moe") || moves)) return between(random, 1, 3);
   if (name == "slices") return between(random, 1, 3);  // each is as large as all experts
   if (name == "experts" || name == "tables") return shared(random, ranks, 3);
   if (name == "heads") return 4 * ranks;
