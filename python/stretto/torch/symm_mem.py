@@ -66,11 +66,12 @@ def _all_gather_matmul(A, Bs, gather_dim, group_name, *, return_A=True):
             raise NotServed("return_A=True asks for the gathered rows")
         dim, turned = _rows(A, gather_dim), sum(b.shape[-1] for b in Bs if _is_turned(b))
         weights = _weights(Bs, A, A.shape[:-1].numel() * group.ranks, turned, group.ranks)
-        y, _ = _kernels.all_gather_matmul(A, weights, [], group_name, dim, falls_back=False)
+        # Results lie as PyTorch's do, which compiled code expects: the dimension that is gathered first.
+        y, _ = _kernels.all_gather_matmul(A.movedim(dim, 0), weights, [], group_name, falls_back=False)
         # Results of an operator share no memory.
         parts = [y] if len(Bs) == 1 else [part.contiguous() for part in
                                           y.split([weight.shape[0] for weight in weights], dim=-1)]
-        return None, parts
+        return None, [part.movedim(0, dim) for part in parts]
 
     def fall_back():
         symmetric = torch.distributed._symmetric_memory

@@ -97,6 +97,19 @@ class DropIn(Numbers):
         self.assertEqual({op: count for op, count in st.report().served.items() if op.startswith("symm_mem")},
                          {scatter: RANKS, gather: 2 * RANKS})
 
+    def test_results_lie_as_pytorchs_own_do(self):
+        """Compiled code asserts it, of a gathered dimension behind the first, too."""
+        x, weights = [normal(10 + rank, 2, 3, 4, K) for rank in range(RANKS)], (normal(2, N, K).t(), normal(3, N, K).t())
+        st.enable_symm_mem()
+        for dim in range(3):
+            like = torch.cat(x, dim).movedim(dim, 0).contiguous().movedim(0, dim)
+            for _, parts in st.run_threads(lambda group: torch.ops.symm_mem.fused_all_gather_matmul(
+                    x[group.rank], weights, dim, group.name, return_A=False), RANKS, timeout_s=60, fallback=False):
+                for part, weight in zip(parts, weights):
+                    right = (like.movedim(dim, 0) @ weight).movedim(0, dim)
+                    self.assertEqual((part.shape, part.stride()), (right.shape, right.stride()))
+                    self.assert_close(part, right)
+
     def test_a_weight_that_does_not_pay_is_not_turned(self):
         x, w = normal(1, 4, N), normal(2, N, K)
         st.enable_symm_mem()
