@@ -50,7 +50,8 @@ namespace stretto {
   X(softmax_gate, "softmax_gate", 2, "weights of the experts IDS: a softmax of scores")       \
   X(sigmoid_gate, "sigmoid_gate", 2, "weights of the experts IDS: sigmoids of scores")        \
   X(slice_ids, "slice_ids", 1, "the slices of each of IDS: numbers in a stack of slices")     \
-  X(slice_weights, "slice_weights", 1, "each weight once for each slice")
+  X(slice_weights, "slice_weights", 1, "each weight once for each slice")                     \
+  X(gather, "gather", 1, "all rows of X, as a product that gathers them has them")
 
 #define STRETTO_ENUM(name, ...) name,
 enum class StageKind : uint8_t { STRETTO_STAGES(STRETTO_ENUM) };
@@ -92,6 +93,9 @@ inline bool slices_choices(StageKind kind) {
 
 inline constexpr size_t kMostStages = 4096;
 inline constexpr size_t kMostSizes = 32;
+
+// Whether it hands over what a product has gathered.
+inline bool hands_over(StageKind kind) { return kind == StageKind::gather; }
 
 struct GraphText;  // a graph before its sizes are known (graph_text.h)
 

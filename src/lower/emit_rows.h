@@ -9,4 +9,13 @@ namespace stretto {
 AfterTiles emit_rows(Lowering& state, const PartLowering& part, const OperatorSegment& segment,
                      bool by_movers);
 
+// The product of that part that gathers what the segment hands over; null: it hands over nothing.
+const SegmentLowering* gathers_for(const Lowering& state, const PartLowering& part,
+                                   const OperatorSegment& segment);
+// Copies what it has gathered to the caller's tensor: by the movers that have sent it, where these
+// are blocks, beside its tiles, else by compute lanes.
+bool movers_hand_over(const SegmentLowering& product);
+void hand_over_rows(Lowering& state, const PartLowering& part, const SegmentLowering& product,
+                    const OperatorSegment& segment);
+
 }  // namespace stretto

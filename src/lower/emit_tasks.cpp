@@ -87,10 +87,17 @@ class SegmentsInTurn {
   }
 
   void emit_segment(size_t i, size_t p) {
+    const SegmentLowering* const gathers = gathers_for(state_, state_.parts[p], segment(i, p));
     if (i + p > 0) {
       finish(p);
-      Emitter emit(state_, state_.lanes, state_.parts[p]);
-      end_kernels(state_, emit);
+      if (!gathers || !movers_hand_over(*gathers)) {
+        Emitter emit(state_, state_.lanes, state_.parts[p]);
+        end_kernels(state_, emit);
+      }
+    }
+    if (gathers) {
+      hand_over_rows(state_, state_.parts[p], *gathers, segment(i, p));
+      return keep(p, {});
     }
     if (!segment(i, p).product) return emit_stages(i, p, false);
     if (segment(i, p).product->is_routed()) return emit_routed_product(p);

@@ -42,6 +42,8 @@ Opcode opcode_of(StageKind kind) {
       return Opcode::slice_ids;
     case StageKind::slice_weights:
       return Opcode::slice_weights;
+    case StageKind::gather:
+      return Opcode::copy;
   }
   STRETTO_ASSERT(false, "kind of stage out of range");
 }

@@ -60,6 +60,7 @@ device::StageOf stage_of(StageKind kind) {
     case StageKind::sigmoid_gate:
     case StageKind::slice_ids:
     case StageKind::slice_weights:
+    case StageKind::gather:
       break;
     case StageKind::embed:
       return StageOf::embed;
@@ -185,7 +186,7 @@ class Evaluation {
     const Whole& x = tensor_of(stage.in[0]);
     Whole made{DeviceMemory(bytes_of(out.rows, out.cols, DType::fp32)), DType::fp32};
     device::StageParams params = params_of(out, x, made);
-    params.stage = stage_of(stage.kind);
+    params.stage = hands_over(stage.kind) ? device::StageOf::rounded : stage_of(stage.kind);
     params.epsilon = static_cast<float>(stage.eps);
     if (looks_up(stage.kind)) {
       params.x_columns = static_cast<uint32_t>(op_.tensor(stage.in[0]).cols);

@@ -67,6 +67,7 @@ class SizesOfGraph {
         return out;
       }
       case StageKind::permute:
+      case StageKind::gather:
         return x;
       case StageKind::embed:
         return y;

@@ -30,6 +30,9 @@ class SegmentCutter {
     std::erase_if(segments_, [](const OperatorSegment& segment) {
       return segment.weights.empty() && segment.stages.empty();
     });
+    std::stable_partition(segments_.begin(), segments_.end(), [&](const OperatorSegment& segment) {
+      return !hands_over(op_.stage(segment.stages[0]).kind);
+    });
     gather_outputs();
     op_.segments = std::move(segments_);
   }
@@ -63,6 +66,7 @@ class SegmentCutter {
     if (stage.kind == StageKind::permute) return add_permute(id);
     if (stage.kind == StageKind::weigh) return weigh(id);
     if (looks_up(stage.kind)) return add_look_ups(id);
+    if (hands_over(stage.kind)) return hand_over(id);
     if (follows_tile_by_tile(stage.kind) && stays(stage.in[0], stage.needs[0])) {
       const int first = segment_of(stage.in[0]);
       if (stage.kind != StageKind::swiglu) return append(first, id);
@@ -183,6 +187,29 @@ class SegmentCutter {
     made.product->tables = tables.matrices;
     segments_.push_back(std::move(made));
     append(static_cast<int>(segments_.size()) - 1, id);
+  }
+
+  // Rows that a product gathers, for the caller: a segment behind all others.
+  void hand_over(int id) {
+    const Stage& stage = op_.stage(id);
+    const Tensor& made = op_.tensor(stage.out);
+    if (uses(stage.out) != 1 || !op_.output_held(stage.out)) {
+      refuse(
+          fmt::format("{} is handed over to the caller alone: output it as whole, and let stages "
+                      "take {}",
+                      made.name, op_.tensor(stage.in[0]).name));
+    }
+    OperatorSegment one;
+    one.input = stage.in[0];
+    segments_.push_back(std::move(one));
+    append(static_cast<int>(segments_.size()) - 1, id);
+  }
+
+  bool is_gathered_for_product(int tensor) const {
+    return std::any_of(segments_.begin(), segments_.end(), [&](const OperatorSegment& segment) {
+      return segment.product && segment.product->is_dense() && segment.product->gathers() &&
+             segment.product->teams == 1 && segment.input == tensor;
+    });
   }
 
   // Sums of products are made where these are.
@@ -306,6 +333,13 @@ class SegmentCutter {
     const int from = segment_of(tensor);
     if (*edge == Edge::gather) {
       if (user == nullptr && waits_for_all(tensor)) return;  // gather_outputs()
+      if (user != nullptr && hands_over(user->kind)) {
+        if (is_gathered_for_product(tensor)) return;
+        return refuse(
+            fmt::format("{} hands over what a product gathers, and no gemm takes {} as its first "
+                        "operand and gathers it",
+                        op_.tensor(user->out).name, made.name));
+      }
       if (user == nullptr) {
         return refuse(
             fmt::format("output {} is gathered before all ranks are known to have begun: "

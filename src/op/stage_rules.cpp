@@ -234,6 +234,15 @@ StageRule unary_rule(const Tensor& x) {
   return {x.rows, x.cols, summed(x.held), {summed(x.held)}, {}};
 }
 
+StageRule gather_rule(const Tensor& x) {
+  StageRule rule{x.rows, x.cols, Held::whole, {Held::whole}, {}};
+  if (x.held != Held::rows) {
+    rule.fault = fmt::format("gather takes what ranks have by rows, and {} is {}", x.name,
+                             to_string(x.held));
+  }
+  return rule;
+}
+
 // Whoever holds a part of one operand computes that part of the result.
 StageRule binary_rule(const Tensor& x, const Tensor& y) {
   Held held = Held::whole;
@@ -278,6 +287,8 @@ StageRule dense_rule(StageKind kind, std::span<const Tensor* const> in) {
       const Held held = summed(x.held);
       return with_row(x, *in[1], held, held == Held::cols ? Held::cols : Held::whole);
     }
+    case StageKind::gather:
+      return gather_rule(x);
     case StageKind::norm:  // a row's mean needs all of its columns
       return with_row(x, *in[1], x.held == Held::whole ? Held::whole : Held::rows, Held::whole);
     case StageKind::grouped:

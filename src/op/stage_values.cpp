@@ -167,6 +167,8 @@ Rows stage_rows(const Stage& stage, DType dtype, const Rows& x, const Rows* y) {
     case StageKind::norm:
       norm(stage, x, *y, out);
       break;
+    case StageKind::gather:
+      return x;
     case StageKind::gemm:
     case StageKind::grouped:
     case StageKind::permute:

@@ -170,15 +170,19 @@ std::string why_no_split(const Operator& op, int split) {
   if (op.has_teams()) {
     return fmt::format("split={} of rows that are dealt to teams: take split=1", split);
   }
+  for (const Stage& stage : op.stages) {
+    if (!hands_over(stage.kind)) continue;
+    return fmt::format("split={} of a gather that hands over all rows as {}: take split=1", split,
+                       op.tensor(stage.out).name);
+  }
   for (const OperatorSegment& segment : op.segments) {
     if (segment.product && segment.product->looks_up()) {
       return fmt::format(
           "split={} of pooled look-ups, which send bags as they are made: take split=1", split);
     }
-    const bool hands_over = segment.product && segment.product->is_routed() &&
-                            op.output_held(segment.result).has_value() &&
-                            segment.router_weights < 0;
-    if (hands_over) {
+    const bool is_handed = segment.product && segment.product->is_routed() &&
+                           op.output_held(segment.result).has_value() && segment.router_weights < 0;
+    if (is_handed) {
       return fmt::format("split={} of {}, whose rows the caller has by choice: take split=1", split,
                          op.tensor(segment.result).name);
     }

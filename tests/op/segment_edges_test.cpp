@@ -57,6 +57,39 @@ TEST(SegmentEdges, OutputsAreGatheredBehindSomethingThatAllRanksTakePartIn) {
               "served");
 }
 
+// Rows travel once, for the product and for the caller.
+TEST(SegmentEdges, WhatAProductGathersIsHandedOver) {
+  const Operator op = bound(
+      "input x [m, h] rows\n"
+      "input w [h, h] rows\n"
+      "all = gather x\n"
+      "y = gemm x w\n"
+      "output y cols\n"
+      "output all whole\n");
+  ASSERT_EQ(op.segments.size(), 2u);
+  EXPECT_EQ(op.segments[0].product->kind, kAgGemm);
+  EXPECT_FALSE(op.segments[1].product);
+  EXPECT_EQ(op.segments[1].input, *op.find_tensor("x"));
+  EXPECT_EQ(link_bytes(op), link_bytes(*op.segments[0].product));
+  EXPECT_EQ(op.only_product(), nullptr);
+  const auto refused = [](const char* more) {
+    return refusal((std::string("input x [m, h] rows\ninput c [m, h] cols\ninput w [h, h] rows\n"
+                                "input v [h, h] cols\nz = gemm c v\noutput z rows\n") +
+                    more)
+                       .c_str());
+  };
+  EXPECT_THAT(
+      refused("s = silu x\ny = gemm s w\nall = gather x\noutput y cols\noutput all whole\n"),
+      HasSubstr("all hands over what a product gathers, and no gemm takes x as its first "
+                "operand and gathers it"));
+  EXPECT_THAT(
+      refused("y = gemm x w\nall = gather x\ns = silu all\noutput y cols\noutput s whole\n"),
+      HasSubstr("all is handed over to the caller alone: output it as whole, and let stages "
+                "take x"));
+  EXPECT_THAT(refused("y = gemm x w\nall = gather c\noutput y cols\noutput all whole\n"),
+              HasSubstr("gather takes what ranks have by rows, and c is cols"));
+}
+
 TEST(SegmentEdges, WhatEveryRankMakesIsOutputWhole) {
   for (const std::string held : {"rows", "cols"}) {
     const std::string lines =

@@ -88,6 +88,20 @@ TEST(Split, IsRefusedWhereColumnsGrowWithRows) {
       "take split=1");
 }
 
+TEST(Split, IsRefusedWhereAllRowsAreHandedOver) {
+  const auto graph = parse_graph(
+      "graph kept m h\n"
+      "input x [m, h] rows\n"
+      "input w [h, h] rows\n"
+      "y = gemm x w\n"
+      "all = gather x\n"
+      "output y cols\n"
+      "output all whole\n");
+  const Operator op = make_graph(graph, {{"m", 64}, {"h", 64}}, 2, DType::bf16);
+  EXPECT_EQ(why_no_split(op, 2),
+            "split=2 of a gather that hands over all rows as all: take split=1");
+}
+
 // 80 tile rows of 4 tiles are 2.4 waves of 132 SMs, and so are one whole wave and the rest; halves
 // would be four.
 TEST(Split, CutsAtWholeWaves) {
