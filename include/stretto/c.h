@@ -149,6 +149,10 @@ typedef struct stretto_context_request {
   /* SMs of every GPU that no run holds, for others' kernels that wait for other ranks, such as
    * NCCL's of another group, while runs are under way: half of them at the most. */
   int32_t free_sms;
+  /* Not 0: a run waits for the one before it on its GPU where that went to another stream, of all
+   * contexts of the process that say so; else the caller orders streams. What graphs hold waits for
+   * what the same capture holds: order launches of graphs with other runs. */
+  int32_t orders_streams;
 } stretto_context_request;
 
 /* Collective over the ranks of the job. */

@@ -73,6 +73,9 @@ struct ContextOptions {
   // SMs of every GPU that no run holds, for kernels of others that wait for other ranks while runs
   // are under way, such as NCCL's of another group (docs/serving.md): half of them at the most.
   int free_sms = 0;
+  // A run waits for the one before it on its GPU where that went to another stream: of all contexts
+  // of the process that are made so. Else the caller orders streams.
+  bool orders_streams = false;
 };
 
 class Context {

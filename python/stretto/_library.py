@@ -59,7 +59,7 @@ EXCHANGE = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_size_t)
 class CContextRequest(Sized):
     _fields_ = [("size", c_size_t), ("timeout_s", c_double), ("rank", c_int32), ("ranks", c_int32),
                 ("gpu", c_int32), ("exchange", EXCHANGE), ("user", c_void_p), ("workspace_bytes", c_uint64),
-                ("workspace_grows", c_int32), ("free_sms", c_int32)]
+                ("workspace_grows", c_int32), ("free_sms", c_int32), ("orders_streams", c_int32)]
 
 
 # Name -> (result, arguments). Functions of result "status" return an error's class.

@@ -64,6 +64,9 @@ class Context:
                each operation has its own. The same on all ranks
     free_sms   SMs of every GPU that no run holds, for others' kernels that wait for other ranks while runs are under
                way, such as NCCL's of another group; half of them at the most. The same on all ranks
+    orders_streams
+               a run waits for the one before it on its GPU where that went to another stream, of all contexts of the
+               process that are made so; else the caller orders streams by events. The same on all ranks
 
     With PyTorch's process groups:
 
@@ -79,7 +82,8 @@ class Context:
     def __init__(self, timeout_s: float = 10.0, *, rank: Optional[int] = None,
                  ranks: Optional[int] = None, gpu: Optional[int] = None,
                  exchange: Optional[Callable[[bytes], List[bytes]]] = None,
-                 workspace_bytes: int = 0, workspace_grows: bool = False, free_sms: int = 0):
+                 workspace_bytes: int = 0, workspace_grows: bool = False, free_sms: int = 0,
+                 orders_streams: bool = False):
         given = {"rank": rank, "ranks": ranks, "gpu": gpu}
         if ranks is None and (exchange or any(value is not None for value in given.values())):
             raise ValueError("ranks is missing: rank, gpu and exchange go with it")
@@ -92,7 +96,7 @@ class Context:
         request = CContextRequest(seconds(timeout_s, "timeout_s"), numbers["rank"],
                                   numbers["ranks"], numbers["gpu"], function, None,
                                   num_bytes(workspace_bytes, "workspace_bytes"), bool(workspace_grows),
-                                  num_sms(free_sms, "free_sms"))
+                                  num_sms(free_sms, "free_sms"), bool(orders_streams))
         self._handle = c_void_p()
         self._operations = []
         try:

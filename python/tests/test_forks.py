@@ -49,6 +49,12 @@ class Inside(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "free_sms=67: of the 132 SMs of NVIDIA H200 0 to 66 can be left"):
             stretto.Context(rank=0, ranks=1, gpu=0, free_sms=67)
 
+    def test_the_interpreter_ends_where_nothing_was_closed(self):
+        program = ("import stretto; context = stretto.Context(rank=0, ranks=1, gpu=0); operation = stretto.Operation("
+                   "context, 'gemm-rs', m=256, n=512, k=1024, schedule='tiles', rows='fixed')")
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def use_in_fork(self, operation):
         tensors = {"a": Tensor(256, 1024), "b": Tensor(512, 1024, address=2 << 20),
                    "out": Tensor(256, 512, address=4 << 20)}

@@ -59,6 +59,11 @@ class Contexts(OnAFakeGpu):
         with self.assertRaisesRegex(ValueError, "free_sms is -1; SMs from 0 on were expected"):
             stretto.Context(free_sms=-1)
 
+    def test_streams_are_the_callers_to_order_or_not(self):
+        for given in (False, True):
+            stretto.Context(orders_streams=given)
+            self.assertEqual(self.library.opened.orders_streams, given)
+
     def exchange(self, gather, num_bytes=4):
         """What the library's call of the function returns, and leaves."""
         stretto.Context(rank=1, ranks=2, gpu=3, exchange=gather)

@@ -51,7 +51,8 @@ Context open_context(const stretto_context_request& given) {
   const ContextOptions options = {.timeout_s = given.timeout_s,
                                   .workspace_bytes = given.workspace_bytes,
                                   .workspace_grows = given.workspace_grows != 0,
-                                  .free_sms = given.free_sms};
+                                  .free_sms = given.free_sms,
+                                  .orders_streams = given.orders_streams != 0};
   if (given.ranks != 0) return Context(job_of(given), options);
   const auto job = fabric::job_from();
   if (!job) {

@@ -121,7 +121,9 @@ RunFault PlanRunner::problem_of(const fabric::RunOutcome& outcome, const std::ve
     if (expired.error.signal == device::kWrongSet) {
       wrong_set = fmt::format(
           "rank {}: buffers alternate between {} copies, but copy engines take their addresses "
-          "from the host: capture a multiple of {} runs in a graph, or lower with reuse=ack",
+          "from the host: capture a multiple of {} runs in a graph, and make as many or none "
+          "between "
+          "its capture and its launches, or lower with reuse=ack",
           expired.rank, cuda::num_sets(plan_), cuda::num_sets(plan_));
     } else if (fabric_.is_local(expired.rank)) {
       stuck.push_back(of(expired.rank).streams->locate(expired.error));

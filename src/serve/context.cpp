@@ -28,14 +28,19 @@ Context::State::State(std::unique_ptr<fabric::Fabric> opened, const ContextOptio
       machine(default_machine(fabric->ranks())),
       call_graphs(static_cast<size_t>(fabric->num_local())),
       memory(static_cast<size_t>(fabric->num_local())) {
-  fabric->group().require_same("the options of a context",
-                               fmt::format("workspace_bytes={} workspace_grows={}",
-                                           options.workspace_bytes, options.workspace_grows));
+  fabric->group().require_same(
+      "the options of a context",
+      fmt::format("workspace_bytes={} workspace_grows={} orders_streams={}",
+                  options.workspace_bytes, options.workspace_grows, options.orders_streams));
   machine.gpu = fabric->device(fabric->first_rank()).name();
   for (int rank = fabric->first_rank(); rank < fabric->first_rank() + fabric->num_local(); ++rank) {
     fabric->device(rank).make_current();
     limit_sms(machine, fabric->device(rank).num_sms());
     streams.push_back(std::make_unique<cuda::Stream>());
+    if (!options.orders_streams) continue;
+    // Runs of ranks that share a GPU go on at once.
+    orders.push_back(fabric->ranks_a_gpu() > 1 ? std::make_shared<StreamOrder>()
+                                               : StreamOrder::of_gpu(fabric->device(rank).index()));
   }
   learning = std::make_unique<Learning>(Learning::Of{*fabric, compiler, kernels, machine, tuning,
                                                      timeout_ns, [this] { return why_not_wait(); }},
@@ -75,6 +80,7 @@ Context::State::~State() {
   left.clear();  // they wait for their calls now
   for (size_t i = 0; i < streams.size(); ++i) {
     driver().context_set(fabric->device(fabric->first_rank() + static_cast<int>(i)).context());
+    if (!orders.empty()) orders[i].reset();
     streams[i].reset();
     memory[i].clear();
   }

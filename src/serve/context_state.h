@@ -16,6 +16,7 @@
 #include "run/shared_results.h"
 #include "serve/learning.h"
 #include "serve/operation_workspace.h"
+#include "serve/stream_order.h"
 #include "stretto/context.h"
 #include "stretto/machine.h"
 #include "stretto/tune.h"
@@ -51,8 +52,9 @@ struct Context::State {
   Tuning tuning;
   Machine machine;  // plans are made for
   std::unique_ptr<Learning> learning;
-  std::deque<runtime::CallGraphRoom> call_graphs;       // by local rank, of all operations
-  std::vector<std::unique_ptr<cuda::Stream>> streams;   // by local rank
+  std::deque<runtime::CallGraphRoom> call_graphs;      // by local rank, of all operations
+  std::vector<std::shared_ptr<StreamOrder>> orders;    // by local rank; none: the caller's to order
+  std::vector<std::unique_ptr<cuda::Stream>> streams;  // by local rank
   std::vector<std::vector<cuda::DeviceMemory>> memory;  // the same
   // By operation: whether a stream that it last ran on is being captured.
   std::map<const void*, std::function<bool()>> is_captured;

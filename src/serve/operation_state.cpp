@@ -234,8 +234,12 @@ void Operation::State::run(int rank, GpuStream stream, int64_t most, const runti
   const auto handle = static_cast<cuda::StreamHandle>(stream);
   const runtime::CallRows run_rows = is_fixed() ? runtime::CallRows{} : rows;
   const auto places = runner.places_of(rank, run_rows, tensors);
-  workspace->enter(rank, handle, runner);
-  runner.enqueue_at(rank, handle, run_rows, places);
+  const auto enqueue = [&] {
+    workspace->enter(rank, handle, runner);
+    runner.enqueue_at(rank, handle, run_rows, places);
+  };
+  if (context.orders.empty()) return enqueue();
+  context.orders[context.local(rank)]->enqueue(cuda::Stream(handle), enqueue);
 }
 
 void Operation::State::finish() {

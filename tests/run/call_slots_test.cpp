@@ -39,6 +39,22 @@ TEST(CallSlots, WhatAGraphHasStays) {
   EXPECT_TRUE(slots.find({5}, true)->is_new);
 }
 
+// Graphs of one plan with tensors of their own, launched in turn, whatever calls come between.
+TEST(CallSlots, EachGraphKeepsItsOwn) {
+  CallSlots slots;
+  slots.add(3);
+  const size_t first = slots.find({1}, true)->slot, second = slots.find({2}, true)->slot;
+  EXPECT_NE(first, second);
+  for (uint64_t call = 3; call < 20; ++call) {
+    const auto eager = slots.find({call}, false);
+    ASSERT_TRUE(eager);
+    EXPECT_TRUE(eager->slot != first && eager->slot != second);
+  }
+  // Calls with a graph's tensors share what nobody writes again.
+  EXPECT_EQ(slots.find({2}, false)->slot, second);
+  EXPECT_FALSE(slots.find({1}, true)->is_new);
+}
+
 // Runs that were enqueued before may still read what an earlier call left, and a copy for a graph
 // is in the order of no stream.
 TEST(CallSlots, AGraphTakesNoSlotOfAnother) {

@@ -9,7 +9,9 @@
 //   STUB_KEEPS_CAPTURES=1    a stream whose capture has begun is captured until that ends
 //   STUB_CAPTURES=1          a stream that waits for the default one is being captured
 //   STUB_RESIDENT=1          an SM holds a block of any kernel, and two SMs a cluster; else nothing
+//   STUB_CAPTURED=STREAM     that stream is being captured
 //   STUB_LAUNCHES=FILE       a line for each launch, "kernel blocks stream"
+//   STUB_ORDER=FILE          a line for each event, "record event stream" or "wait event stream"
 //   STUB_EXPIRES=1           the first wait of a GEMM kernel ends by its deadline
 #include <atomic>
 #include <cstdlib>
@@ -91,6 +93,15 @@ void expire_first_wait(const device::GemmParams& kernel, uint32_t num_blocks) {
       return;
     }
   }
+}
+
+void note_order(const char* what, EventHandle event, StreamHandle stream) {
+  const std::string file = variable("STUB_ORDER");
+  if (file.empty()) return;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  std::ofstream(file, std::ios::app) << what << ' ' << reinterpret_cast<uintptr_t>(event) << ' '
+                                     << reinterpret_cast<uintptr_t>(stream) << '\n';
 }
 
 }  // namespace
@@ -200,7 +211,9 @@ Result cuStreamEndCapture(StreamHandle stream, GraphHandle* graph) {
 
 Result cuStreamGetCaptureInfo_v2(StreamHandle stream, int* status, uint64_t* id, GraphHandle*,
                                  const void**, size_t*) {
-  *status = 0;
+  const std::string number = std::to_string(reinterpret_cast<uintptr_t>(stream));
+  *status = variable("STUB_CAPTURED") == number ? 1 : 0;
+  if (*status == 1) *id = 7;
   if (!variable("STUB_KEEPS_CAPTURES").empty()) {
     const std::lock_guard lock(captures().mutex);
     *status = captures().streams.contains(stream) ? 1 : 0;
@@ -208,6 +221,22 @@ Result cuStreamGetCaptureInfo_v2(StreamHandle stream, int* status, uint64_t* id,
   }
   const bool is_legacy = reinterpret_cast<uintptr_t>(stream) == 1;
   return is_legacy && !variable("STUB_CAPTURES").empty() ? kCaptureImplicit : kSuccess;
+}
+
+Result cuEventCreate(EventHandle* event, unsigned) {
+  static std::atomic<uintptr_t> last = 0;
+  *event = reinterpret_cast<EventHandle>(++last);
+  return stub_answer("cuEventCreate");
+}
+
+Result cuEventRecord(EventHandle event, StreamHandle stream) {
+  note_order("record", event, stream);
+  return stub_answer("cuEventRecord");
+}
+
+Result cuStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
+  note_order("wait", event, stream);
+  return stub_answer("cuStreamWaitEvent");
 }
 
 // Streams are known by numbers, which those that stand for the default one do not have.

@@ -239,7 +239,8 @@ class Engine:
             context = stretto.Context(group.options.timeout_s, rank=group.rank, ranks=group.ranks, gpu=gpu,
                                       exchange=exchange, workspace_bytes=group.options.workspace_bytes,
                                       workspace_grows=group.options.workspace_grows,
-                                      free_sms=group.options.free_sms)
+                                      free_sms=group.options.free_sms,
+                                      orders_streams=group.options.orders_streams)
             group.meeting.agree("context", {})  # so that all have heard what is forgotten
         except BaseException:
             group.meeting.begin()

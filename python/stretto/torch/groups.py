@@ -28,6 +28,7 @@ class Options:
     workspace_bytes: int = 0
     workspace_grows: bool = True
     free_sms: int = 0
+    orders_streams: bool = False
 
 
 class Group:
@@ -89,7 +90,7 @@ class Group:
 
 def options_of(timeout_s: float, schedule: str, fallback: bool, compare: bool,
                measure_ms: Optional[float] = None, workspace_bytes: int = 0, workspace_grows: bool = True,
-               free_sms: int = 0) -> Options:
+               free_sms: int = 0, orders_streams: bool = False) -> Options:
     """Raises ValueError. Whether a schedule can serve an operator is seen at its call; whether it is one, here."""
     if not isinstance(timeout_s, (int, float)) or not 0 < timeout_s <= 3600:
         raise ValueError(f"timeout_s is {timeout_s!r}; seconds above 0, at most 3600, were expected")
@@ -105,7 +106,7 @@ def options_of(timeout_s: float, schedule: str, fallback: bool, compare: bool,
             if not f"{error}".startswith(("this schedule cannot serve", "unknown segment")):
                 raise
     return Options(float(timeout_s), schedule, bool(fallback), bool(compare), measure_ms, size, bool(workspace_grows),
-                   free)
+                   free, bool(orders_streams))
 
 
 GroupLike = Any  # None, a name, a Group, a ProcessGroup or a DeviceMesh of one dimension
@@ -142,7 +143,8 @@ def group_name(group: GroupLike = None) -> str:
 
 def init(group: GroupLike = None, *, timeout_s: float = DEFAULT_TIMEOUT_S, schedule: str = "auto",
          fallback: bool = True, compare: bool = False, measure_ms: Optional[float] = None,
-         workspace_bytes: int = 0, workspace_grows: bool = True, free_sms: int = 0) -> Group:
+         workspace_bytes: int = 0, workspace_grows: bool = True, free_sms: int = 0,
+         orders_streams: bool = False) -> Group:
     """Makes a group known, with options. Collective over the group.
 
     group      a ProcessGroup, a DeviceMesh of one dimension, a name; None: the whole world
@@ -157,12 +159,15 @@ def init(group: GroupLike = None, *, timeout_s: float = DEFAULT_TIMEOUT_S, sched
                on GPUs, as Context has them: one workspace for all calls, of so many bytes at first, that takes more
                where a call needs more. False: what needs more is PyTorch's; with 0 each operation has its own
     free_sms   on GPUs, as Context has it: SMs that calls leave to NCCL's kernels of other groups that run beside them
+    orders_streams
+               on GPUs, as Context has it: calls on several streams, of all groups that are made so, wait for each other
+               by themselves
 
     Groups that are never given to init() are made with these defaults at their first call. Raises
     ValueError, and RuntimeError that names the ranks which do not come.
     """
     options = options_of(timeout_s, schedule, fallback, compare, measure_ms, workspace_bytes, workspace_grows,
-                         free_sms)
+                         free_sms, orders_streams)
     name = group_name(group)
     with _lock:
         known = _known(name)
