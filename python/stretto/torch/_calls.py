@@ -77,6 +77,19 @@ out = bias p c
 output out cols
 """
 
+# The same, and all ranks' rows besides, which are gathered once for both.
+KEPT = {is_biased: f"""\
+graph ag-gemm{name} m n k
+input a [m, k] rows
+input b [n, k] rows
+{product}
+all = gather a
+output out cols
+output all whole
+""" for is_biased, name, product in (
+    (False, "-kept", "out = gemm a b"),
+    (True, "-bias-kept", "input c [1, n] cols\np = gemm a b\nout = bias p c"))}
+
 NORM = """\
 graph gemm-ar-norm-{eps!r} m n k
 input a [m, k] cols
@@ -123,11 +136,14 @@ def as_ids(numbers):
     return numbers.to(torch.int64 if numbers.dtype in (torch.uint32, torch.uint64) else torch.int32)
 
 
-def gather_matmul(rows, a, b, bias, ranks) -> Call:
-    """a [rows/R, k], b [n/R, k], bias [n/R] or None -> out [rows, n/R]."""
+def gather_matmul(rows, a, b, bias, ranks, is_kept=False) -> Call:
+    """a [rows/R, k], b [n/R, k], bias [n/R] or None -> out [rows, n/R]; where it `is_kept` all [rows, k] besides."""
     n, k = b.shape
     inputs = {"a": a, "b": b} if bias is None else {"a": a, "b": b, "c": bias.reshape(1, -1)}
-    return dataclasses.replace(_gather(rows, n, k, bias is not None, ranks), inputs=inputs, outputs={"out": (rows, n)})
+    call = dataclasses.replace(_gather(rows, n, k, bias is not None, ranks), inputs=inputs, outputs={"out": (rows, n)})
+    if not is_kept:
+        return call
+    return dataclasses.replace(call, graph=KEPT[bias is not None], outputs={**call.outputs, "all": (rows, k)})
 
 
 def _gather(rows, n, k, is_biased, ranks) -> Call:

@@ -23,6 +23,11 @@ def _everyone(x, group, dim, rows=None):
     return x if ranks_of(group) == 1 else ops.all_gather(x, group, dim, rows)
 
 
+def _everyones_product(x, weight, group, dim, rows=None):
+    """All ranks' rows by a weight as it lies, and these rows."""
+    return (x @ weight, x) if ranks_of(group) == 1 else ops.all_gather_matmul_back(x, weight, group, dim, rows)
+
+
 def _split(gradient, parts, needed):
     """A gradient of joined weights or biases, part by part; None where it is not needed."""
     pieces = gradient.split([part.shape[0] for part in parts])
@@ -73,8 +78,11 @@ def back_matmul_reduce_scatter(ctx, dy):
         dx, _ = ops.all_gather_matmul(dy, [weight.t().contiguous()], [], ctx.group, ctx.dim, x.shape[ctx.dim])
         return dx, None, None, None, None
     # Who needs all rows of dy anyway has them gathered once.
-    whole = _everyone(dy, ctx.group, ctx.dim, x.shape[ctx.dim])
-    return (whole @ weight if needs_x else None, _weight_gradient(whole, x) if needs_weight else None,
+    if needs_x:
+        dx, whole = _everyones_product(dy, weight, ctx.group, ctx.dim, x.shape[ctx.dim])
+    else:
+        dx, whole = None, _everyone(dy, ctx.group, ctx.dim, x.shape[ctx.dim])
+    return (dx, _weight_gradient(whole, x) if needs_weight else None,
             _matrix(whole).sum(0) if needs_bias else None, None, None)
 
 
@@ -138,11 +146,16 @@ def back_mlp(ctx, dy):
     """What stood between the products is not kept: it is computed again."""
     x, down, *rest = ctx.saved_tensors
     ups, biases = rest[:ctx.ups], rest[ctx.ups:]
-    whole = _everyone(x, ctx.group, ctx.dim) if ctx.is_shared else x
+    whole = x
     if ctx.is_shared:
-        dy = _everyone(dy, ctx.group, ctx.dim)
-    dhidden = dy @ down
-    made = [torch.nn.functional.linear(whole, up, bias) for up, bias in zip(ups, biases or _nothing(ups))]
+        dhidden, dy = _everyones_product(dy, down, ctx.group, ctx.dim)
+    else:
+        dhidden = dy @ down
+    if ctx.is_shared and ranks_of(ctx.group) > 1:
+        made, whole = ops.all_gather_matmul(x, ups, biases, ctx.group, ctx.dim, None, True)
+        made = made.split([len(up) for up in ups], -1)
+    else:
+        made = [torch.nn.functional.linear(whole, up, bias) for up, bias in zip(ups, biases or _nothing(ups))]
     hidden = activate(ctx.activation, made)
     dmade = activate_back(ctx.activation, made, dhidden)
     joint = torch.cat(dmade, -1)

@@ -11,8 +11,6 @@ from ._rows import Rows
 from .groups import find
 from .report import count_fallback
 
-GATHERED_IS_KEPT = "the gathered rows are kept, and no operator hands them out"
-
 
 @seen
 def all_gather_matmul(x, weights, biases, group_name, dim=0, rows=None, keep_gathered=False, out=None,
@@ -30,16 +28,20 @@ def all_gather_matmul(x, weights, biases, group_name, dim=0, rows=None, keep_gat
         nothing = x.new_empty(many.shape(many.total, weight.shape[0]))
         return put(target, nothing), many.gathered_like(x, keep_gathered)
     a = many.flat(x, many.block).contiguous()
-    gathered = []
+    is_kept = keep_gathered and group.ranks > 1
 
     def by_torch():
-        gathered.append(_collectives.all_gather(group, a))
-        return (F.linear(gathered[0], weight, bias),)
+        gathered = _collectives.all_gather(group, a)
+        y = F.linear(gathered, weight, bias)
+        return (y, gathered) if is_kept else (y,)
 
-    call = _calls.gather_matmul(many.count, a, weight.contiguous(), bias, group.ranks)
-    y, = _serve.run(call, group, by_torch if falls_back else None, reason=GATHERED_IS_KEPT if keep_gathered else None,
-                    targets={"out": target} if many.is_plain() else {})
-    kept = many.unflat(gathered[0], many.total) if keep_gathered else many.gathered_like(x, False)
+    call = _calls.gather_matmul(many.count, a, weight.contiguous(), bias, group.ranks, is_kept)
+    y, *gathered = _serve.run(call, group, by_torch if falls_back else None,
+                              targets={"out": target} if many.is_plain() else {})
+    if is_kept:
+        kept = many.unflat(gathered[0], many.total)
+    else:  # one rank has all rows, and no result shares memory with x
+        kept = x.clone(memory_format=torch.contiguous_format) if keep_gathered else many.gathered_like(x, False)
     return put(target, many.unflat(y, many.total)), kept
 
 
@@ -135,7 +137,7 @@ def pays(x, rows, columns, ranks):
     return not x.is_cuda or rows * (ranks - 1) * 8 >= columns * ranks
 
 
-TURNED = "to turn the weight would take longer than the sum"
+TURNED = "to turn the weight would take longer than what travels"
 
 
 def _back(op, x, weights, group, by_stretto, collective):
@@ -166,6 +168,17 @@ def matmul_reduce_scatter_back(x, weights, group_name, dim=0):
 
     return _back("matmul_reduce_scatter", x, weights, group,
                  lambda turned: matmul_reduce_scatter(x, turned, None, group_name, dim), scattered)
+
+
+def all_gather_matmul_back(x, weight, group_name, dim=0, rows=None):
+    """All ranks' rows x [..., N] times a weight [N, K], and these rows."""
+    group = find(group_name)
+    many = _shapes.shared_rows("all_gather_matmul", x, dim, rows, group.ranks)
+    if pays(x, many.count, weight.shape[1], group.ranks):
+        return all_gather_matmul(x, [weight.t().contiguous()], [], group_name, dim, rows, True)
+    count_fallback("all_gather_matmul", TURNED)
+    whole = all_gather(x, group_name, dim, rows)
+    return whole @ weight, whole
 
 
 def column_matmul(x, weights, biases, group_name, out=None):

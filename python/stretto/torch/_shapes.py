@@ -98,6 +98,11 @@ def fake_all_gather(x, group_name, dim=0, rows=None):
     return x.new_empty(many.shape(many.total, x.shape[-1]))
 
 
+def fake_all_gather_matmul_back(x, weight, group_name, dim=0, rows=None):
+    many = shared_rows("all_gather_matmul", x, dim, rows, ranks_of(group_name))
+    return x.new_empty(many.shape(many.total, weight.shape[1])), x.new_empty(many.shape(many.total, x.shape[-1]))
+
+
 def fake_matmul_all_reduce_back(x, weights, group_name):
     return x.new_empty((*x.shape[:-1], weights[0].shape[1]))
 

@@ -57,6 +57,8 @@ SCHEMAS = {
         "(Tensor x, Tensor[] weights, str group_name) -> Tensor",
     "matmul_reduce_scatter_back":
         "(Tensor x, Tensor[] weights, str group_name, int dim=0) -> Tensor",
+    "all_gather_matmul_back":
+        "(Tensor x, Tensor weight, str group_name, int dim=0, SymInt? rows=None) -> (Tensor, Tensor)",
     "all_gather":
         "(Tensor x, str group_name, int dim=0, SymInt? rows=None) -> Tensor",
 }

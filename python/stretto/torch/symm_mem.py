@@ -62,16 +62,16 @@ def _all_gather_matmul(A, Bs, gather_dim, group_name, *, return_A=True):
     group = find(group_name)
 
     def serve():
-        if return_A and _is_gathered_returned:
-            raise NotServed("return_A=True asks for the gathered rows")
         dim, turned = _rows(A, gather_dim), sum(b.shape[-1] for b in Bs if _is_turned(b))
         weights = _weights(Bs, A, A.shape[:-1].numel() * group.ranks, turned, group.ranks)
+        is_kept = return_A and _is_gathered_returned
         # Results lie as PyTorch's do, which compiled code expects: the dimension that is gathered first.
-        y, _ = _kernels.all_gather_matmul(A.movedim(dim, 0), weights, [], group_name, falls_back=False)
+        y, gathered = _kernels.all_gather_matmul(A.movedim(dim, 0), weights, [], group_name, keep_gathered=is_kept,
+                                                 falls_back=False)
         # Results of an operator share no memory.
         parts = [y] if len(Bs) == 1 else [part.contiguous() for part in
                                           y.split([weight.shape[0] for weight in weights], dim=-1)]
-        return None, [part.movedim(0, dim) for part in parts]
+        return gathered.movedim(0, dim) if is_kept else None, [part.movedim(0, dim) for part in parts]
 
     def fall_back():
         symmetric = torch.distributed._symmetric_memory
@@ -103,14 +103,36 @@ def _matmul_reduce_scatter(A, B, reduce_op, scatter_dim, group_name):
     return _by_stretto("fused_matmul_reduce_scatter", group, [B], serve, fall_back)
 
 
+FP8 = "A and B are scaled, as fp8 is, which Stretto does not multiply"
+
+
+def _pytorchs(name):
+    """PyTorch's own operator, counted: what is never served."""
+    def call(*given, **named):
+        def serve():
+            raise NotServed(FP8)
+
+        def fall_back():
+            symmetric, is_on_gpu = torch.distributed._symmetric_memory, given[0].device.type == "cuda"
+            return getattr(symmetric, f"_{name}{'' if is_on_gpu else '_fallback'}")(*given, **named)
+
+        *_, group_name = [one for one in given if isinstance(one, str)]  # behind a reduce_op, where there is one
+        return _by_stretto(name, find(group_name), [], serve, fall_back)
+    return call
+
+
+SERVED = {"fused_all_gather_matmul": _all_gather_matmul, "fused_matmul_reduce_scatter": _matmul_reduce_scatter}
+SCALED = "fused_all_gather_scaled_matmul", "fused_scaled_matmul_reduce_scatter"  # of PyTorch from 2.5 on
+
+
 def enable_symm_mem(*, return_gathered: bool = True) -> None:
     """Makes torch.ops.symm_mem.fused_all_gather_matmul and fused_matmul_reduce_scatter Stretto's.
 
     return_gathered  False: answer None for the gathered rows, whatever return_A says. For callers that do
-                     not use them and do not say so; else calls with return_A=True stay PyTorch's
+                     not use them and do not say so: it spares a copy of all rows
 
     A weight that is no transpose of a row-major one, as in the gradient of x, is turned where that pays; such calls
-    stand in report() as "NAME, B turned". What is not served goes to PyTorch's implementation, and stands in report()
+    stand in report() as "NAME, B turned". What is not served, as the scaled operators of fp8, goes to PyTorch's implementation, and stands in report()
     with its reason. For the whole process, until disable_symm_mem(). Twice is as good as once. Raises RuntimeError
     where this PyTorch has no such operators.
     """
@@ -125,8 +147,8 @@ def enable_symm_mem(*, return_gathered: bool = True) -> None:
     library = torch.library.Library("symm_mem", "IMPL")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="(?s).*[Oo]verriding a previously registered kernel.*")
-        for name, function in (("fused_all_gather_matmul", _all_gather_matmul),
-                               ("fused_matmul_reduce_scatter", _matmul_reduce_scatter)):
+        scaled = {name: _pytorchs(name) for name in SCALED if hasattr(torch.ops.symm_mem, name)}
+        for name, function in {**SERVED, **scaled}.items():
             for key in ("CPU", "CUDA"):
                 _override(library, name, function, key)
     _libraries.append(library)
@@ -147,7 +169,7 @@ def _override(library, name, function, key):
 
 
 def disable_symm_mem() -> None:
-    """Gives both operators back to PyTorch."""
+    """Gives the operators back to PyTorch."""
     while _libraries:
         _libraries.pop()._destroy()
     torch.library._impls.update(_restored)

@@ -9,6 +9,7 @@ import torch
 
 import stretto.torch as st
 from stretto.torch import _kernels
+from stretto.torch.symm_mem import SERVED
 
 try:
     import torch.distributed._symmetric_memory as symmetric
@@ -17,7 +18,7 @@ except ImportError:
 
 RANKS, K, N = 2, 16, 8
 REAL = torch.library.Library.impl
-NAMES = ("fused_all_gather_matmul", "fused_matmul_reduce_scatter")
+NAMES = tuple(SERVED)
 KEYS = [f"symm_mem/{name}/CUDA" for name in NAMES]
 
 
@@ -97,18 +98,59 @@ class DropIn(Numbers):
         self.assertEqual({op: count for op, count in st.report().served.items() if op.startswith("symm_mem")},
                          {scatter: RANKS, gather: 2 * RANKS})
 
-    def test_results_lie_as_pytorchs_own_do(self):
-        """Compiled code asserts it, of a gathered dimension behind the first, too."""
-        x, weights = [normal(10 + rank, 2, 3, 4, K) for rank in range(RANKS)], (normal(2, N, K).t(), normal(3, N, K).t())
+    def test_gathered_rows_are_handed_over(self):
+        """By the plan of the product, in the layout that PyTorch's own kernel says, which compiled code asserts."""
+        weights = normal(2, N, K).t(), normal(3, N + 4, K).t()
         st.enable_symm_mem()
         for dim in range(3):
-            like = torch.cat(x, dim).movedim(dim, 0).contiguous().movedim(0, dim)
-            for _, parts in st.run_threads(lambda group: torch.ops.symm_mem.fused_all_gather_matmul(
-                    x[group.rank], weights, dim, group.name, return_A=False), RANKS, timeout_s=60, fallback=False):
-                for part, weight in zip(parts, weights):
-                    right = (like.movedim(dim, 0) @ weight).movedim(0, dim)
-                    self.assertEqual((part.shape, part.stride()), (right.shape, right.stride()))
-                    self.assert_close(part, right)
+            x = [normal(10 + rank, 2, 3, 4, K) for rank in range(RANKS)]
+            right = torch.cat(x, dim)
+            for is_kept in (True, False):
+                found = st.run_threads(lambda group: torch.ops.symm_mem.fused_all_gather_matmul(
+                    x[group.rank], weights, dim, group.name, return_A=is_kept), RANKS, timeout_s=60, fallback=False)
+                for gathered, parts in found:
+                    like = right.movedim(dim, 0).contiguous().movedim(0, dim)
+                    self.assertEqual(gathered is not None, is_kept)
+                    for got, expected in zip((*parts, gathered), (*[like @ one for one in weights], like)):
+                        if got is None:
+                            continue
+                        moved = expected.movedim(dim, 0).contiguous().movedim(0, dim)
+                        self.assertEqual((got.shape, got.stride()), (moved.shape, moved.stride()))
+                        self.assert_close(got, expected)
+                    self.assertTrue(gathered is None or torch.equal(gathered, right))
+        st.enable_symm_mem(return_gathered=False)
+        for gathered, _ in st.run_threads(lambda group: torch.ops.symm_mem.fused_all_gather_matmul(
+                x[group.rank], weights, 0, group.name), RANKS, timeout_s=60, fallback=False):
+            self.assertIsNone(gathered)
+        self.assertEqual(set(st.report().fallbacks), set())
+
+    def test_one_rank_shares_no_memory(self):
+        x, w = normal(1, 4, K), normal(2, N, K)
+        st.enable_symm_mem()
+        (gathered, _), = st.run_threads(lambda group: torch.ops.symm_mem.fused_all_gather_matmul(
+            x, [w.t()], 0, group.name), 1, timeout_s=60, fallback=False)
+        self.assertTrue(torch.equal(gathered, x))
+        self.assertNotEqual(gathered.data_ptr(), x.data_ptr())
+
+    @unittest.skipUnless(hasattr(torch.ops.symm_mem, "fused_all_gather_scaled_matmul"), "this PyTorch has no fp8 here")
+    def test_fp8_is_pytorchs_and_counted(self):
+        a, b = normal(1, 4, K).to(torch.float8_e4m3fn), normal(2, N, K).to(torch.float8_e4m3fn)
+        one, given = torch.ones(1), []
+        st.enable_symm_mem()
+
+        def gather(group):
+            return torch.ops.symm_mem.fused_all_gather_scaled_matmul(
+                a, [b.t()], one, [one], 0, group.name, [None], [None], [torch.bfloat16], [False])
+
+        with mock.patch.object(symmetric, "_fused_all_gather_scaled_matmul_fallback",
+                               lambda *more: given.append(more) or (a, [a])):
+            st.run_threads(gather, RANKS, timeout_s=60)
+        self.assertEqual([len(more) for more in given], [10] * RANKS)
+        ((op, reason), count), = st.report().fallbacks.items()
+        self.assertEqual((op, count), ("symm_mem.fused_all_gather_scaled_matmul", RANKS))
+        self.assertIn("fp8", reason)
+        with self.assertRaisesRegex(ValueError, "fused_all_gather_scaled_matmul is not served for group"):
+            st.run_threads(gather, RANKS, timeout_s=60, fallback=False)
 
     def test_a_weight_that_does_not_pay_is_not_turned(self):
         x, w = normal(1, 4, N), normal(2, N, K)

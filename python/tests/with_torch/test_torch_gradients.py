@@ -122,7 +122,7 @@ class Differences(unittest.TestCase):
             self.check(lambda group, x, down, gate, up: st.mlp(x, [gate, up], down, group, sequence_parallel=True),
                        [(2, 3), (3, 2), (2, 3), (2, 3)])
             reasons = {op for op, reason in st.report().fallbacks if reason == _kernels.TURNED}
-            self.assertEqual(reasons, {"matmul_all_reduce", "matmul_reduce_scatter"})
+            self.assertEqual(reasons, {"matmul_all_reduce", "matmul_reduce_scatter", "all_gather_matmul"})
         with mock.patch(f"{__name__}.RANKS", 1):
             gather(0, (2, 3))
             self.check(lambda group, x, w, b: st.matmul_reduce_scatter(x, w, b, group), [(4, 3), (2, 3)], [(2,)])
@@ -142,21 +142,30 @@ class TrainingStep(Numbers):
         ranks = 4
         rows, columns = self.ROWS // ranks, self.F // ranks
 
-        def step(group):
+        def step(group, op):
             mine, part = slice(group.rank * rows, (group.rank + 1) * rows), slice(
                 group.rank * columns, (group.rank + 1) * columns)
             own = [x[mine].clone().requires_grad_(), up[part].clone().requires_grad_(),
                    down[:, part].contiguous().requires_grad_()]
-            hidden = F.silu(st.all_gather_matmul(own[0], own[1], group=group))
-            y = st.matmul_reduce_scatter(hidden, own[2], group=group)
-            (y - target[mine]).square().sum().backward()
+            (op(*own, group) - target[mine]).square().sum().backward()
             return [one.grad for one in own]
 
-        found = run(ranks, step, fallback=True)
-        for index, dim in ((0, 0), (1, 0), (2, 1)):
-            whole = torch.cat([by_rank[index] for by_rank in found], dim)
-            self.assert_close(whole, wide[index].grad)
-        self.assertGreaterEqual(st.report().served["matmul_reduce_scatter"], 2 * ranks)
+        def linears(x, up, down, group):
+            hidden = F.silu(st.all_gather_matmul(x, up, group=group, keep_gathered=True))
+            return st.matmul_reduce_scatter(hidden, down, group=group)
+
+        def mlp(x, up, down, group):
+            return st.mlp(x, up, down, group, activation="silu", sequence_parallel=True)
+
+        for op, served in ((linears, {"all_gather_matmul": 2, "matmul_reduce_scatter": 2}),
+                           (mlp, {"mlp": 1, "all_gather_matmul": 2, "matmul_reduce_scatter": 1})):
+            found = run(ranks, lambda group: step(group, op))
+            for index, dim in ((0, 0), (1, 0), (2, 1)):
+                whole = torch.cat([by_rank[index] for by_rank in found], dim)
+                self.assert_close(whole, wide[index].grad)
+            # Rows are gathered with products, in backward too: PyTorch gathers nothing.
+            self.assertEqual(st.report().served, {name: count * ranks for name, count in served.items()})
+            self.assertEqual(st.report().fallbacks, {})
 
 
 class OfGradients(Numbers):
