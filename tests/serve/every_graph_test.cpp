@@ -138,6 +138,15 @@ TEST(EveryGraphInTheStub, OfTheUsersIsOneToo) {
                                    {{"m", 70}, {"h", 64}}, kRanks, DType::bf16);
   call_twice(context, rows, {.schedule = "tiles", .rows = RowCount::fixed});
   call_twice(context, rows, {.rows = RowCount::fixed});
+  // Rows that a product gathers, for the caller, too: by movers, by compute lanes.
+  const Operator kept = make_graph(parse_graph("graph kept m n k\ninput a [m, k] rows\n"
+                                               "input b [n, k] rows\ny = gemm a b\n"
+                                               "all = gather a\noutput y cols\n"
+                                               "output all whole\n"),
+                                   {{"m", 70}, {"n", 104}, {"k", 64}}, kRanks, DType::bf16);
+  for (const char* preset : {"tiles", "slices", "decomposed"}) {
+    call_twice(context, kept, {.schedule = preset, .rows = RowCount::fixed});
+  }
   // What experts were chosen, and how they are weighed, beside the tokens' sums.
   const std::string router = print(*find_graph("moe-ep-router"));
   const Operator chosen =
