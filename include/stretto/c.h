@@ -200,8 +200,8 @@ STRETTO_C_API int stretto_operation_tensor(const stretto_operation* operation, i
 /* Makes the plan that serves so many rows ahead of the first run. Collective. */
 STRETTO_C_API int stretto_operation_prepare(stretto_operation* operation, int64_t rows);
 /* For a server that is idle: measures schedules of plans that are there and that auto is not sure
- * of, most used first, each once, and takes the fastest from the next run on. No other plan is begun
- * after `budget_ms` milliseconds, those of rank 0. `left`: how many plans another call would
+ * of, most used first, each once, and takes the fastest from the next run on. No other plan is
+ * begun after `budget_ms` milliseconds, those of rank 0. `left`: how many plans another call would
  * measure. Waits for all runs before and fails as stretto_operation_finish() does; BAD_USAGE on all
  * ranks where a stream is being captured that any of them knows. Graphs that hold an older plan go
  * on with it. Collective. */
