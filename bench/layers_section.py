@@ -82,8 +82,8 @@ def layers_section(source, result):
         group = [row for row in rows if kind_of(row) == kind]
         found = ratios(group)
         over_parts = f", {mean(found[PARTS])} over the parts" if found[PARTS] else ""
-        parts.append(f"### {kind}: {mean(found['library'])} over the fastest library, {mean(found[PLAIN])} over the best "
-                     f"with NCCL{over_parts}")
+        parts.append(f"### {kind}\n\n{mean(found['library'])} over the fastest library, {mean(found[PLAIN])} over the best with "
+                     f"NCCL{over_parts}.")
         parts.append(table(["sizes", "products", "library", "which", "parts", "Stretto", "spread", "schedule",
                             "x library", "x parts", "floor / measured", "other schedules"], [cells(row) for row in group]))
         failed = [f"- {sizes_of(row)}: {label}: {why}" for row in group for label, why in row["failed"].items()]

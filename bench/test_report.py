@@ -102,7 +102,7 @@ class LayersOnRanks(unittest.TestCase):
 
     def test_auto_stands_beside_the_fastest_library_and_the_parts(self):
         text = self.section(self.ROW)
-        self.assertIn("### mlp: 1.20 (worst 1.20) over the fastest library, 1.50 (worst 1.50) over the best with NCCL, "
+        self.assertIn("### mlp\n\n1.20 (worst 1.20) over the fastest library, 1.50 (worst 1.50) over the best with NCCL, "
                       "1.10 (worst 1.10) over the parts", text)
         # 3.2 MB at 320 GB/s take longer than the products.
         self.assertIn("| m=64 h=32 f=16 | 8.0 | 24.0 | async-tp | 22.0 | 20.0 | 19.0–21.0 | `up:tiles/down:slices` | 1.20 | "
@@ -113,7 +113,7 @@ class LayersOnRanks(unittest.TestCase):
         text = self.section({"operator": "mlp m=1 h=2 f=4 ranks=2", "failed": {"row": "no memory"}}, failed)
         self.assertIn("| - | 30.0 | nccl | - | failed | - | `-` | - | - | - | - |", text)
         self.assertIn("- m=64 h=32 f=16: stretto: no time", text)
-        self.assertIn("### mlp: - over the fastest library", text)
+        self.assertIn("### mlp\n\n- over the fastest library", text)
 
 
 class Graphs(unittest.TestCase):
