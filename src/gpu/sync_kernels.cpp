@@ -17,6 +17,18 @@ stretto_mover(const __grid_constant__ MoverParams params) {{
                              : "");
 }
 
+// Two blocks an SM.
+std::string pass_source(bool routes) {
+  return fmt::format(R"(#include "stretto/device/pass.h"
+using namespace stretto::device;
+extern "C" __global__ void __launch_bounds__(kPassThreads, 2)
+stretto_pass(const __grid_constant__ PassParams params) {{
+  run_pass<{}>(params);
+}}
+)",
+                     routes);
+}
+
 // Few registers, so that they fit beside a GEMM that fills its SMs.
 std::string sync_source() {
   return R"(#include "stretto/device/stream_sync.h"

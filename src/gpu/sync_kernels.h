@@ -7,12 +7,15 @@
 #include "gpu/compiler.h"
 #include "gpu/device.h"
 #include "stretto/device/mover.h"
+#include "stretto/device/pass.h"
 #include "stretto/device/stream_sync.h"
 
 namespace stretto::cuda {
 
 // `norms`: of tables in which tasks norm or map. `routes`: of those with routed rows.
 std::string mover_source(bool norms = false, bool routes = false);
+// Of passes; `routes`: with sums of routed rows.
+std::string pass_source(bool routes = false);
 std::string sync_source();
 
 class SyncKernels {

@@ -1,18 +1,11 @@
 #include "launch/joined_movers.h"
 
 #include <algorithm>
-#include <span>
+
+#include "launch/passes.h"
 
 namespace stretto::cuda {
 namespace {
-
-bool in_vectors(const Plan& plan, std::span<const Region> regions) {
-  return std::all_of(regions.begin(), regions.end(), [&](const Region& region) {
-    const Buffer& buffer = plan.buffers[region.buffer];
-    const int64_t size = num_bytes(buffer.dtype);
-    return region.cols() % 8 == 0 && region.col0 * size % 16 == 0 && buffer.cols * size % 16 == 0;
-  });
-}
 
 bool copies_vectors(const Plan& plan, const BlockPart& part) {
   const std::vector<Instr>& instrs = plan.lanes[part.lane].instrs;

@@ -39,6 +39,15 @@ const cuda::Kernel& KernelStore::mover(const cuda::Device& device, bool norms, b
   return *found;
 }
 
+const cuda::Kernel& KernelStore::pass(const cuda::Device& device, bool routes) {
+  auto& found = of(device).passes[routes ? 1 : 0];
+  if (!found) {
+    found = std::make_unique<cuda::Kernel>(
+        compiler_.compile(cuda::pass_source(routes), device.arch()).cubin, "stretto_pass", 0);
+  }
+  return *found;
+}
+
 const cuda::SyncKernels& KernelStore::sync(const cuda::Device& device) {
   auto& found = of(device).sync;
   if (!found) found = std::make_unique<cuda::SyncKernels>(device, compiler_);

@@ -29,6 +29,8 @@ class KernelStore {
                                      const device::GroupedConfig& config);
   // As mover_source().
   const cuda::Kernel& mover(const cuda::Device& device, bool norms, bool routes);
+  // As pass_source().
+  const cuda::Kernel& pass(const cuda::Device& device, bool routes);
   const cuda::SyncKernels& sync(const cuda::Device& device);
   // cuBLAS, asked for at most so many proposals. To give it up waits for the whole GPU, and so ends
   // every capture that is under way there: not with each plan.
@@ -42,7 +44,8 @@ class KernelStore {
     const cuda::Device* device = nullptr;
     std::map<std::string, std::unique_ptr<cuda::GemmKernel>> gemms;  // by description
     std::map<std::string, std::unique_ptr<cuda::GroupedKernel>> experts;
-    std::unique_ptr<cuda::Kernel> movers[2][2];                      // [norms][routes]
+    std::unique_ptr<cuda::Kernel> movers[2][2];  // [norms][routes]
+    std::unique_ptr<cuda::Kernel> passes[2];     // [routes]
     std::unique_ptr<cuda::SyncKernels> sync;
     std::map<int, std::unique_ptr<cuda::MatmulLibrary>> libraries;   // by proposals
     std::map<std::string, std::unique_ptr<cuda::LangKernel>> langs;  // by name

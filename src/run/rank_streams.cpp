@@ -167,7 +167,13 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
     case StreamOp::move: {
       const device::MoverParams params =
           at_call(with_rows(moves_[op.index].params(), rows), op.index);
-      mover_->launch(stream, moves_[op.index].num_blocks(), device::kMoverThreads, 1, &params);
+      const cuda::DeviceMoverTable& table = moves_[op.index];
+      if (table.passes()) {
+        const device::PassParams pass = table.pass_params(params);
+        pass_->launch(stream, table.num_pass_blocks(), device::kPassThreads, 1, &pass);
+      } else {
+        mover_->launch(stream, table.num_blocks(), device::kMoverThreads, 1, &params);
+      }
       break;
     }
     case StreamOp::wait_value:

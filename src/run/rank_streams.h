@@ -222,6 +222,7 @@ class RankStreams {
   std::vector<std::unique_ptr<cuda::Event>> events_, joins_;
   cuda::Event fork_;
   const cuda::Kernel* mover_ = nullptr;
+  const cuda::Kernel* pass_ = nullptr;
   const cuda::SyncKernels& sync_;
 
   std::vector<Op> ops_;

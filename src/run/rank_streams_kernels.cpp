@@ -43,18 +43,25 @@ void RankStreams::add_kernels() {
   const bool routes = setup_.plan.has_tables();
   if (routes) bad_ids_ = cuda::upload(std::vector<uint64_t>(1, 0));
   for (size_t i = 0; i < tables.moves.size(); ++i) {
-    const auto blocks = static_cast<int>(tables.moves[i].blocks.size());
+    const int slices = tables.moves[i].passes ? static_cast<int>(device::kPassSlices) : 1;
+    const auto blocks = static_cast<int>(tables.moves[i].blocks.size()) * slices;
     moves_.emplace_back(tables.moves[i], space_of({&program.moves[i], {}}, blocks), setup_.marks,
                         routes ? bad_ids_.as<device::uint64>() : nullptr);
     add_marks(tables.moves[i].lanes, tables.moves[i].positions);
   }
   if (gemms_.size() < program.gemms.size()) add_products();
   require_clusters();
-  if (!moves_.empty() && !program.joins()) {
-    const bool norms = std::any_of(tables.moves.begin(), tables.moves.end(),
-                                   [](const cuda::MoverTable& table) { return table.norms; });
-    mover_ = &setup_.kernels.mover(setup_.device, norms, routes);
+  if (program.joins()) return;
+  bool moves = false, norms = false;
+  for (const cuda::MoverTable& table : tables.moves) {
+    if (table.passes) {
+      pass_ = &setup_.kernels.pass(setup_.device, routes);
+    } else {
+      moves = true;
+      norms = norms || table.norms;
+    }
   }
+  if (moves) mover_ = &setup_.kernels.mover(setup_.device, norms, routes);
 }
 
 // Blocks of a cluster stand on SMs of one part of the GPU, so a GPU may hold fewer pairs than its

@@ -10,6 +10,7 @@
 #include "launch/expert_products.h"
 #include "launch/gemm_choice.h"
 #include "launch/library_products.h"
+#include "launch/passes.h"
 #include "launch/rank_program.h"
 #include "tables/low_latency.h"
 
@@ -37,6 +38,10 @@ class KernelList {
   void add_copy_of_rows() {
     add(
         "copy of rows", [] { return lang_source(copy_rows_kernel(), kLowLatencyThreads); }, false);
+  }
+  void add_pass(bool routes) {
+    add(
+        routes ? "pass of routed rows" : "pass", [&] { return pass_source(routes); }, true);
   }
   void add_others(bool norms, bool routes) {
     if (routes) {
@@ -93,7 +98,8 @@ const std::vector<std::string>& known_archs() {
 
 std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, bool serves) {
   KernelList set(arch);
-  for (const RankProgram& program : programs_of(plan)) {
+  const std::vector<RankProgram> programs = programs_of(plan);
+  for (const RankProgram& program : programs) {
     for (size_t k = 0; k < program.gemms.size(); ++k) {
       const GemmNeeds& needs = program.needs[k];
       if (!needs.library) set.add_gemm(config_for(plan, needs, serves));
@@ -103,6 +109,14 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
       }
     }
   }
+  const bool passes =
+      std::any_of(programs.begin(), programs.end(), [&](const RankProgram& program) {
+        return !program.joins() && std::any_of(program.moves.begin(), program.moves.end(),
+                                               [&](const std::vector<BlockPart>& parts) {
+                                                 return is_pass(plan, parts);
+                                               });
+      });
+  if (passes) set.add_pass(plan.has_tables());
   if (serves && multiplies_into_result(plan)) set.add_copy_of_rows();
   if (plan.low_latency_collectives) {
     for (const Lane& lane : plan.lanes) {

@@ -1,6 +1,7 @@
 // A mover table in GPU memory.
 #pragma once
 
+#include "stretto/device/pass.h"
 #include "tables/mark_words.h"
 #include "tables/plan_tables.h"
 
@@ -15,12 +16,21 @@ class DeviceMoverTable {
   int num_blocks() const { return num_blocks_; }
   const device::MoverParams& params() const { return params_; }
   const MarkWords& marks() const { return marks_; }
+  // A pass makes the tasks: by so many blocks.
+  bool passes() const { return passes_; }
+  int num_pass_blocks() const { return num_blocks_ * static_cast<int>(device::kPassSlices); }
+  // With the mover's as they are at a call.
+  device::PassParams pass_params(const device::MoverParams& mover) const {
+    return {mover, regions_of_task_, 0};
+  }
 
  private:
   DeviceMemory first_task_, tasks_, waits_, notifies_, regions_, routed_;
   MarkWords marks_;
   device::MoverParams params_{};
   int num_blocks_;
+  bool passes_;
+  device::uint32 regions_of_task_;
 };
 
 }  // namespace stretto::cuda

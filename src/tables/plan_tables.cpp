@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "launch/gemm_choice.h"
+#include "launch/passes.h"
+#include "stretto/device/pass.h"
 #include "stretto/error.h"
 #include "stretto/serve.h"
 #include "tables/gemm_tasks.h"
@@ -234,6 +236,22 @@ class TableBuilder {
       }
       end();
     }
+    table.passes =
+        !joins && basis_.sets <= 2 && is_pass(basis_.plan, parts) && all_in_vectors(table);
+  }
+
+  // What the plan does not say: where a caller's tensors begin. Nor are tasks of a pass made in
+  // order.
+  static bool all_in_vectors(const MoverTable& table) {
+    const auto is_fit = [&](const MoverTask& task) {
+      const bool in_vectors =
+          task.routed == 0 ? task.vectors != 0 : table.routed[task.routed - 1].vectors != 0;
+      return task.drains == 0 && in_vectors &&
+             task.num_sources + task.num_destinations < static_cast<int>(device::kPassRegions);
+    };
+    return std::all_of(table.blocks.begin(), table.blocks.end(), [&](const auto& tasks) {
+      return std::all_of(tasks.begin(), tasks.end(), is_fit);
+    });
   }
 
   // Movers in the GEMM kernel copy nothing else. What of it is the plan's has been seen to; where a

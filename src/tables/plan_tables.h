@@ -41,6 +41,7 @@ struct MoverTable {
   std::vector<std::vector<uint32_t>> positions;
   device::RowsOfRun rows{};  // block 0: every run has the plan's
   bool norms = false;        // some task norms
+  bool passes = false;       // a pass makes them
   std::vector<device::RoutedTask> routed;
 };
 

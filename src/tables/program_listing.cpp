@@ -6,6 +6,7 @@
 #include "gpu/grouped_kernel.h"
 #include "launch/expert_products.h"
 #include "launch/gemm_choice.h"
+#include "launch/passes.h"
 #include "launch/signal_layout.h"
 #include "tables/copied_notifies.h"
 #include "tables/mover_tasks.h"
@@ -40,7 +41,7 @@ class Lister {
     }
     for (const std::vector<BlockPart>& parts : program.moves) {
       ListedKernel& kernel = listed.moves.emplace_back();
-      kernel.config = program.joins() ? "in gemm" : "own kernel";
+      kernel.config = program.joins() ? "in gemm" : is_pass(plan_, parts) ? "pass" : "own kernel";
       for (const BlockPart& part : parts) kernel.blocks.push_back(mover_block(part));
     }
     for (const StepStream& stream : program.streams) {

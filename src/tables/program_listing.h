@@ -69,7 +69,8 @@ struct ListedBlock {
   bool operator==(const ListedBlock&) const = default;
 };
 
-// `config`: of a GEMM kernel its configuration, "library", or of movers "own kernel" or "in gemm".
+// `config`: of a GEMM kernel its configuration, "library", or of movers "own
+// kernel", "pass" or "in gemm".
 struct ListedKernel {
   std::string config;
   std::vector<ListedBlock> blocks;

@@ -44,6 +44,13 @@ TEST_F(CompileTest, MoversDoNotSpill) {
   }
 }
 
+TEST_F(CompileTest, PassesDoNotSpill) {
+  for (const bool routes : {false, true}) {
+    expect_no_spills_in_time(routes ? "pass of routed rows" : "pass", pass_source(routes),
+                             "sm_90a");
+  }
+}
+
 // Once a task. Beside norms, of a layer with experts in one graph, more.
 TEST_F(CompileTest, MoversOfRoutedRowsSpillLittle) {
   for (const bool norms : {false, true}) {

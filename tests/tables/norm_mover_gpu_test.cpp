@@ -38,6 +38,8 @@ class NormMoverGpuTest : public GpuTest {
     if (IsSkipped()) return;
     kernel_ = std::make_unique<Kernel>(compiler_.compile(mover_source(true), device_->arch()).cubin,
                                        "stretto_mover", device::kMoverSharedBytes);
+    pass_ = std::make_unique<Kernel>(compiler_.compile(pass_source(), device_->arch()).cubin,
+                                     "stretto_pass", 0);
   }
 
   static std::string bytes_of(const DeviceMemory& memory) {
@@ -108,6 +110,15 @@ class NormMoverGpuTest : public GpuTest {
     stream_->synchronize();
     check_results(bytes_of(source), bytes_of(weight), bytes_of(results), shape, from, to, weights,
                   stores_sums);
+    if (columns > device::kPassColumns) return;
+    check(driver().fill_bytes(results.address(), kPoison, results.num_bytes(), stream_->handle()),
+          "poison");
+    const device::PassParams pass = on_device.pass_params(on_device.params());
+    pass_->launch(*stream_, on_device.num_pass_blocks(), device::kPassThreads, 1, &pass);
+    stream_->synchronize();
+    SCOPED_TRACE("a pass");
+    check_results(bytes_of(source), bytes_of(weight), bytes_of(results), shape, from, to, weights,
+                  stores_sums);
   }
 
   static void check_results(const std::string& source, const std::string& weight,
@@ -157,7 +168,7 @@ class NormMoverGpuTest : public GpuTest {
     EXPECT_EQ(changed, 0) << "bytes written beside the results";
   }
 
-  std::unique_ptr<Kernel> kernel_;
+  std::unique_ptr<Kernel> kernel_, pass_;
 };
 
 TEST_F(NormMoverGpuTest, RowsOfEveryLength) {

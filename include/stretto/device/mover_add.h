@@ -54,7 +54,7 @@ STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, ui
     if (kMaps && task.vectors == 2) {
 #pragma unroll
       for (uint32 i = 0; i < kEights; ++i) {
-        map_eight(walk, sums + 8 * i);
+        map_eight(walk.entry().map, sums + 8 * i);
       }
     }
     EightRounded rounded[kEights];

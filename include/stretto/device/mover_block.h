@@ -77,6 +77,21 @@ struct MoverBlock {
   uint32 begin, end;
 };
 
+// Where runs have fewer rows than their plan: a task moves those that there are.
+STRETTO_DEVICE void leave_out_rows(MoverTask& task, const RunRows& run) {
+  const TaskRows& from = task.rows_from;
+  const auto count = static_cast<int32>(task.rows);
+  task.rows = static_cast<uint32>((from.flags & kRowsOfAllOwners) != 0
+                                      ? run.present_of_all(from.first, count)
+                                      : run.present(from.owner, from.first, count));
+  if (task.rows == 0) {
+    task.num_sources = task.num_destinations = 0;
+  } else if ((from.flags & kRowsAreSolid) != 0) {  // as one row
+    task.columns *= task.rows;
+    task.rows = 1;
+  }
+}
+
 // The tasks of a block one after the other. Every wait empties the SM's cache, so a look at a table
 // takes half a microsecond: the next task is fetched ahead, and lane i of the warp holds region i
 // of the task's sources or destinations.
@@ -111,22 +126,9 @@ class TaskWalk {
   }
 
  private:
-  STRETTO_DEVICE void leave_out_rows() {
-    const TaskRows& from = task_.rows_from;
-    const auto count = static_cast<int32>(task_.rows);
-    task_.rows = static_cast<uint32>((from.flags & kRowsOfAllOwners) != 0
-                                         ? run_.present_of_all(from.first, count)
-                                         : run_.present(from.owner, from.first, count));
-    if (task_.rows == 0) {
-      task_.num_sources = task_.num_destinations = 0;
-    } else if ((from.flags & kRowsAreSolid) != 0) {  // as one row
-      task_.columns *= task_.rows;
-      task_.rows = 1;
-    }
-  }
   STRETTO_DEVICE void fetch() {
     task_ = next_;
-    if (run_.block != 0) leave_out_rows();
+    if (run_.block != 0) leave_out_rows(task_, run_);
     region_ = region_of(threadIdx.x % 32);
     if (at_ + 1 < end_) next_ = params_.tasks[at_ + 1];
   }

@@ -27,8 +27,7 @@ STRETTO_DEVICE void multiply_stage(uint32 stage, uint32 first, uint32 step, floa
 }
 
 // Eight elements.
-STRETTO_DEVICE void map_eight(const TaskWalk& walk, float* values) {
-  const MoverMap map = walk.entry().map;
+STRETTO_DEVICE void map_eight(MoverMap map, float* values) {
   if (map == MoverMap::gelu) {
 #pragma unroll
     for (int32 j = 0; j < 8; ++j) values[j] = gelu_of(values[j]);

@@ -61,7 +61,7 @@ class RoutedMover {
     } else if (routed_.kind == RoutedKind::permute) {
       permute();
     } else {
-      RoutedSums(tables_).run();
+      RoutedSums<true>(tables_).run(0, task_.rows);
     }
   }
 

@@ -9,12 +9,17 @@ namespace stretto::device {
 
 #ifdef STRETTO_DEVICE
 
+// By kAddWarps warps. kBrings: the ring's memory may be theirs.
+template <bool kBrings>
 class RoutedSums {
  public:
   STRETTO_DEVICE explicit RoutedSums(const RoutedTables& tables)
       : tables_(tables), task_(tables.task), routed_(tables.routed), to_(tables.to) {}
 
-  STRETTO_DEVICE void run() const {
+  // The task's rows [first, end).
+  STRETTO_DEVICE void run(uint32 first, uint32 end) {
+    first_ = first;
+    end_ = end;
     if (!routed_.vectors) {
       each_sum(1, 1, [&](Terms& terms, uint32 column) { sum_element(terms, column); });
       return;
@@ -45,13 +50,13 @@ class RoutedSums {
     uint32 shift = 0, least = ~0u;  // of warps to a row, a power of two
 #pragma unroll 1
     for (uint32 i = 0; i < 5; ++i) {
-      const uint32 turns = ((task_.rows << i) + kAddWarps - 1) / kAddWarps;
+      const uint32 turns = (((end_ - first_) << i) + kAddWarps - 1) / kAddWarps;
       const uint32 pieces = turns * ((across + (1u << i) - 1) >> i);
       if (pieces < least) least = pieces, shift = i;
     }
     const uint32 warp = threadIdx.x / 32;
 #pragma unroll 1
-    for (Terms terms{warp >> shift, ~0u, {}}; terms.row < task_.rows;
+    for (Terms terms{first_ + (warp >> shift), ~0u, {}}; terms.row < end_;
          terms.row += kAddWarps >> shift) {
       terms.first = ~0u;
 #pragma unroll 1
@@ -142,7 +147,7 @@ class RoutedSums {
   // How many pieces of a row come at once to the ring's memory, where no task of the block takes
   // it: as many as have room for a vector of each lane and term. 1: none does.
   STRETTO_DEVICE uint32 pieces_at_once() const {
-    if (routed_.vectors != 2 || task_.from == MoverType::fp32) return 1;
+    if (!kBrings || routed_.vectors != 2 || task_.from == MoverType::fp32) return 1;
     const uint32 room = kWarpBytes / (kLineBytes * tables_.num_terms());
     return room < 2 || task_.columns < room * 256 ? 1 : room;
   }
@@ -210,6 +215,7 @@ class RoutedSums {
   const MoverTask& task_;
   const RoutedTask& routed_;
   const MoverRegion* const to_;
+  uint32 first_ = 0, end_ = 0;  // rows
 };
 
 #endif  // STRETTO_DEVICE

@@ -1,0 +1,48 @@
+#include "launch/passes.h"
+
+#include <algorithm>
+
+#include "stretto/device/pass_elements.h"
+
+namespace stretto::cuda {
+namespace {
+
+bool is_plain(Opcode op) {
+  return op == Opcode::copy || op == Opcode::reduce || op == Opcode::bias || op == Opcode::gelu ||
+         op == Opcode::silu || op == Opcode::swiglu || op == Opcode::norm;
+}
+
+// Beside tables plain sums are tasks of routed rows too.
+bool is_sum_of_rows(Opcode op) {
+  return op == Opcode::weigh || op == Opcode::combine || op == Opcode::merge ||
+         op == Opcode::reduce;
+}
+
+bool passes(const Plan& plan, const Instr& instr) {
+  if (instr.op == Opcode::notify || instr.op == Opcode::wait) return false;
+  const auto reads = plan.reads(instr), writes = plan.writes(instr);
+  if (plan.has_tables()) return is_sum_of_rows(instr.op) && in_vectors(plan, writes);
+  if (!is_plain(instr.op) || !in_vectors(plan, reads) || !in_vectors(plan, writes)) return false;
+  return instr.op != Opcode::norm || reads[0].cols() <= static_cast<int64_t>(device::kPassColumns);
+}
+
+}  // namespace
+
+bool in_vectors(const Plan& plan, std::span<const Region> regions) {
+  return std::all_of(regions.begin(), regions.end(), [&](const Region& region) {
+    const Buffer& buffer = plan.buffers[region.buffer];
+    const int64_t size = num_bytes(buffer.dtype);
+    return region.cols() % 8 == 0 && region.col0 * size % 16 == 0 && buffer.cols * size % 16 == 0;
+  });
+}
+
+bool is_pass(const Plan& plan, const std::vector<BlockPart>& parts) {
+  return std::all_of(parts.begin(), parts.end(), [&](const BlockPart& part) {
+    const Lane& lane = plan.lanes[part.lane];
+    return lane.kind == LaneKind::compute && part.at_end.empty() &&
+           std::all_of(lane.instrs.begin() + part.begin, lane.instrs.begin() + part.end,
+                       [&](const Instr& instr) { return passes(plan, instr); });
+  });
+}
+
+}  // namespace stretto::cuda
