@@ -115,24 +115,27 @@ class RoutedTokens {
 
   // The same by many lanes: they count parts of the tokens, then place these, then fill entries.
   void count_parts(int rank, int block) {
-    each_part(block, of_.tokens_of(block), [&](int part, int32_t first, int32_t last) {
-      of_.emit.read(of_.rows_of_block(product_.ids, block, rank, first, last));
-      of_.emit.write(counts_of_parts(rank, block, part, part + 1));
-      of_.emit.counted_task(of_.compute_lane(rank), Opcode::count_choices, {blocks_.all_experts});
-    });
+    each_part(block, of_.tokens_of(block), own_part(rank),
+              [&](int part, int32_t first, int32_t last) {
+                of_.emit.read(of_.rows_of_block(product_.ids, block, rank, first, last));
+                of_.emit.write(counts_of_parts(rank, block, part, part + 1));
+                of_.emit.counted_task(of_.compute_lane(rank), Opcode::count_choices,
+                                      {blocks_.all_experts});
+              });
   }
   void place_parts(int rank, int block) {
-    each_part(block, of_.tokens_of(block), [&](int part, int32_t first, int32_t last) {
-      of_.emit.read(of_.rows_of_block(product_.ids, block, rank, first, last));
-      of_.emit.read(counts_of_parts(rank, block, 0, parts_of(block)));
-      of_.emit.read(counts_of_parts(rank, block, part, part + 1));
-      of_.emit.write(of_.choices_of(block, first, last, rank));
-      of_.emit.counted_task(of_.compute_lane(rank), Opcode::place_choices,
-                            {blocks_.all_experts, blocks_.entry_rows});
-    });
+    each_part(block, of_.tokens_of(block), own_part(rank),
+              [&](int part, int32_t first, int32_t last) {
+                of_.emit.read(of_.rows_of_block(product_.ids, block, rank, first, last));
+                of_.emit.read(counts_of_parts(rank, block, 0, parts_of(block)));
+                of_.emit.read(counts_of_parts(rank, block, part, part + 1));
+                of_.emit.write(of_.choices_of(block, first, last, rank));
+                of_.emit.counted_task(of_.compute_lane(rank), Opcode::place_choices,
+                                      {blocks_.all_experts, blocks_.entry_rows});
+              });
   }
   void fill_parts(int rank, int block) {
-    each_part(block, blocks_.entries, [&](int part, int32_t first, int32_t last) {
+    each_part(block, blocks_.entries, 0, [&](int part, int32_t first, int32_t last) {
       of_.emit.read(counts_of_parts(rank, block, 0, parts_of(block)));
       of_.emit.read(of_.choices_of(block, 0, of_.tokens_of(block), rank));
       write_entries(rank, block, first, last);
@@ -146,12 +149,19 @@ class RoutedTokens {
   int parts_of(int block) const {
     return std::min({blocks_.parts, of_.tokens_of(block), blocks_.entries});
   }
-  // Calls visit(part, its first, one past its last) for the parts of `count` things of a block.
+  // The rank's own tokens' first: so each takes parts as the others do, counted from itself, and
+  // ranks are alike (sync/alike_ranks.h). A block of one source's tokens is taken from its first.
+  int own_part(int rank) const { return blocks_.by_source ? 0 : parts_of(0) * rank / of_.ranks; }
+  // Calls visit(part, its first, one past its last) for the parts of `count` things of a block,
+  // part `begin` first.
   template <typename Visit>
-  void each_part(int block, int32_t count, const Visit& visit) {
+  void each_part(int block, int32_t count, int begin, const Visit& visit) {
     const int parts = parts_of(block);
     const auto at = [&](int part) { return static_cast<int32_t>(int64_t{count} * part / parts); };
-    for (int part = 0; part < parts; ++part) visit(part, at(part), at(part + 1));
+    for (int i = 0; i < parts; ++i) {
+      const int part = (begin + i) % parts;
+      visit(part, at(part), at(part + 1));
+    }
   }
   Region counts_of_parts(int rank, int block, int first, int last) const {
     const int32_t base = block * blocks_.parts;

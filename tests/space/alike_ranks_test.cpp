@@ -144,5 +144,22 @@ TEST(AlikeRanks, AreThoseOfExpertsThatTakeAllTokensTogether) {
   }
 }
 
+// Many lanes make the partition of so many choices, each a part of all ranks' tokens.
+TEST(AlikeRanks, AreThoseOfPartitionsThatAreMadeInParts) {
+  const Operator op =
+      make_operator("moe-ep", {{"t", 4096}, {"h", 64}, {"f", 32}, {"experts", 16}, {"k", 8}}, 4);
+  const Machine machine = default_machine(4);
+  const OperatorSchedule schedule = parse_schedules("tiles,granularity=whole", op, machine);
+  bool counts_parts = false;
+  lower(op, schedule, machine, [&](const LowerStep& step, const Draft& draft) {
+    if (step.name != "drop_idle_lanes") return;
+    EXPECT_TRUE(compare(draft));
+    for (const Instr& instr : draft.plan.lanes[0].instrs) {
+      counts_parts = counts_parts || instr.op == Opcode::count_choices;
+    }
+  });
+  EXPECT_TRUE(counts_parts);
+}
+
 }  // namespace
 }  // namespace stretto
