@@ -45,6 +45,10 @@ class LaneClocks {
   // True when the end of run number `run` (from 0) of `rank` happens before `after`.
   bool run_precedes(int rank, uint32_t run, Event after) const;
 
+  // The last event of `lane` that precedes `after`, by its seq; 0 where none does. All before it
+  // do.
+  uint32_t last_known(uint32_t lane, Event after) const;
+
   // Events of one rank with the same number know the same of other ranks.
   uint32_t knowledge(Event event) const { return view(event).clock; }
 
@@ -188,6 +192,8 @@ class LaneClocks {
   bool has_ended(std::span<const uint16_t> runs, Event event, uint16_t frame) const;
   bool knows(std::span<const uint16_t> runs, std::span<const BlockRef> blocks, Event event,
              uint16_t frame = 0) const;
+  // What `blocks` say of the lane.
+  uint32_t entry(std::span<const BlockRef> blocks, uint32_t lane, uint16_t frame) const;
   bool hears(size_t rank, const Clock& clock) const;
 
   void begin(const Clock& from);  // of draft_

@@ -1,8 +1,13 @@
 #include "check/memory.h"
 
+#include <algorithm>
+#include <unordered_map>
+
+#include "check/access_groups.h"
 #include "check/accesses.h"
 #include "check/memory_reports.h"
 #include "check/place_sweep.h"
+#include "check/reads_together.h"
 #include "check/regions.h"
 
 namespace stretto::checker {
@@ -22,9 +27,12 @@ class PlaceCheck {
     buffer_ = buffer;
     rank_ = rank;
     accesses_ = accesses;
+    const AccessGroups groups(accesses);
+    groups_ = &groups;
+    together_.clear();
     const Buffer& declared = plan_.buffers[buffer];
     const bool is_output = declared.role == BufferRole::output;
-    PlaceSweep sweep(accesses, is_output ? declared.rows_on(rank) : 0,
+    PlaceSweep sweep(groups, is_output ? declared.rows_on(rank) : 0,
                      is_output ? declared.cols_on(rank) : 0);
     sweep.for_each([&](Region place, std::span<const uint32_t> here) {
       place.buffer = buffer;
@@ -39,40 +47,127 @@ class PlaceCheck {
  private:
   static constexpr uint32_t kNone = ~uint32_t{0};
 
-  void check_place(const Region& place, std::span<const uint32_t> here) {
-    // It suffices to look at neighbours in the order of execution: order is transitive.
-    uint32_t first_write = kNone, last_write = kNone, previous_write = kNone;
-    readers_.clear();  // since the last write
-    for (uint32_t a : here) {
-      if (!accesses_[a].is_write) {
-        if (last_write != kNone) check_read(a, last_write, previous_write);
-        readers_.push_back(a);
-        continue;
-      }
-      if (last_write == kNone) {
-        for (uint32_t reader : readers_) reports_.stale_read(accesses_[reader], accesses_[a]);
-        first_write = a;
-      } else {
-        check_rewrite(last_write, a);
-        for (uint32_t reader : readers_) check_overwrite(reader, a);
-      }
-      readers_.clear();
-      previous_write = last_write;
-      last_write = a;
-    }
+  // Reads that follow each other with no write between.
+  struct Reads {
+    std::span<const uint32_t> all;
+    uint32_t group = kNone;  // whose accesses they are, all of them
+  };
 
+  // It suffices to look at neighbours in the order of execution: order is transitive.
+  void check_place(const Region& place, std::span<const uint32_t> here) {
+    first_write_ = last_write_ = previous_write_ = kNone;
+    readers_.clear();
+    if (follow_each_other(here)) {
+      for (const uint32_t group : here) take(groups_->of(group), group);
+    } else {
+      merged_.clear();
+      for (const uint32_t group : here) {
+        merged_.insert(merged_.end(), groups_->of(group).begin(), groups_->of(group).end());
+      }
+      std::sort(merged_.begin(), merged_.end());
+      take(merged_, kNone);
+    }
+    end_place(place);
+  }
+
+  // Whether the accesses of each group come after all of the group before it.
+  bool follow_each_other(std::span<const uint32_t> groups) const {
+    for (size_t i = 1; i < groups.size(); ++i) {
+      if (groups_->of(groups[i]).front() < groups_->of(groups[i - 1]).back()) return false;
+    }
+    return true;
+  }
+
+  void take(std::span<const uint32_t> accesses, uint32_t group) {
+    if (group != kNone && groups_->only_reads(group)) return take_reads({accesses, group});
+    for (size_t i = 0; i < accesses.size(); ++i) {
+      if (accesses_[accesses[i]].is_write) {
+        take_write(accesses[i]);
+      } else {
+        take_reads({accesses.subspan(i, 1), kNone});
+      }
+    }
+  }
+
+  void take_reads(const Reads& reads) {
+    if (last_write_ != kNone && !are_all_after(reads, last_write_)) {
+      for (const uint32_t read : reads.all) check_read(read, last_write_, previous_write_);
+    }
+    readers_.push_back(reads);
+  }
+
+  void take_write(uint32_t write) {
+    if (last_write_ == kNone) {
+      for_each_reader(
+          [&](uint32_t reader) { reports_.stale_read(accesses_[reader], accesses_[write]); });
+      first_write_ = write;
+    } else {
+      check_rewrite(last_write_, write);
+      for_each_reader([&](uint32_t reader) { check_overwrite(reader, write); });
+    }
+    readers_.clear();
+    previous_write_ = last_write_;
+    last_write_ = write;
+  }
+
+  void end_place(const Region& place) {
     const bool is_output = plan_.buffers[buffer_].role == BufferRole::output;
-    if (last_write == kNone) {
-      for (uint32_t reader : readers_) reports_.never_written(accesses_[reader], place);
+    if (last_write_ == kNone) {
+      for_each_reader([&](uint32_t reader) { reports_.never_written(accesses_[reader], place); });
       if (is_output && in_bounds(plan_, place)) reports_.unwritten_output(place);
       return;
     }
     if (is_output) {
-      check_delivered(last_write);
-      if (!check_caller_is_done(first_write)) return;
+      check_delivered(last_write_);
+      if (!check_caller_is_done(first_write_)) return;
     }
-    check_next_run(last_write, first_write);
-    for (uint32_t reader : readers_) check_next_run(reader, first_write);
+    check_next_run(last_write_, first_write_);
+    for (const Reads& reads : readers_) {
+      if (are_all_before_next_run(reads, first_write_)) continue;
+      for (const uint32_t read : reads.all) check_next_run(read, first_write_);
+    }
+  }
+
+  // Of those since the last write.
+  template <typename Visit>
+  void for_each_reader(const Visit& visit) const {
+    for (const Reads& reads : readers_) {
+      for (const uint32_t read : reads.all) visit(read);
+    }
+  }
+
+  // Whether all are known to be at once; else each is asked about.
+  bool are_all_after(const Reads& reads, uint32_t write) {
+    ReadsTogether* const together = asked_together(reads);
+    if (together == nullptr || !together->are_after(end(accesses_[write], 0))) return false;
+    count_as_asked(*together, reads, [&](uint32_t read) { return question(write, 0, read, 0); });
+    return true;
+  }
+  bool are_all_before_next_run(const Reads& reads, uint32_t write) {
+    ReadsTogether* const together = asked_together(reads);
+    if (together == nullptr || !together->rank()) return false;
+    if (together->rank() == rank_of(write)) return true;  // runs of one rank do not overlap
+    const int lag = plan_.buffers[buffer_].copies;
+    if (!together->are_before(begin(accesses_[write], lag))) return false;
+    count_as_asked(*together, reads, [&](uint32_t read) { return question(read, 0, write, lag); });
+    return true;
+  }
+  // Null: they are few, or not all of a group.
+  ReadsTogether* asked_together(const Reads& reads) {
+    constexpr size_t kMany = 8;
+    if (reads.group == kNone || reads.all.size() < kMany) return nullptr;
+    const auto known = together_.find(reads.group);
+    if (known != together_.end()) return &known->second;
+    return &together_.try_emplace(reads.group, plan_, execution_, accesses_, reads.all)
+                .first->second;
+  }
+  // As if ordered() had been asked about each read.
+  template <typename Question>
+  void count_as_asked(const ReadsTogether& together, const Reads& reads, const Question& about) {
+    const bool is_known = about(reads.all.front()) == last_asked_;
+    pairs_proved_ += together.num_tasks() - (is_known ? 1 : 0);
+    last_asked_ = about(reads.all.back());
+    last_answer_ = true;
   }
 
   void check_read(uint32_t read, uint32_t write, uint32_t previous_write) {
@@ -133,7 +228,7 @@ class PlaceCheck {
 
   // Asked again and again for the same two tasks where their regions meet in several places.
   bool ordered(uint32_t before, int before_run, uint32_t after, int after_run) {
-    const Asked asked{accesses_[before].instr, accesses_[after].instr, before_run, after_run};
+    const Asked asked = question(before, before_run, after, after_run);
     if (asked == last_asked_) return last_answer_;
     last_asked_ = asked;
     last_answer_ = execution_.clocks().precedes(end(accesses_[before], before_run),
@@ -157,6 +252,9 @@ class PlaceCheck {
     int before_run = 0, after_run = 0;
     bool operator==(const Asked&) const = default;
   };
+  Asked question(uint32_t before, int before_run, uint32_t after, int after_run) const {
+    return {accesses_[before].instr, accesses_[after].instr, before_run, after_run};
+  }
 
   const Plan& plan_;
   const Execution& execution_;
@@ -164,7 +262,11 @@ class PlaceCheck {
   MemoryReports reports_;
   uint16_t buffer_ = 0, rank_ = 0;
   std::span<const Access> accesses_;
-  std::vector<uint32_t> readers_;
+  const AccessGroups* groups_ = nullptr;
+  std::unordered_map<uint32_t, ReadsTogether> together_;                        // by group
+  uint32_t first_write_ = kNone, last_write_ = kNone, previous_write_ = kNone;  // of the place
+  std::vector<Reads> readers_;    // since the last write
+  std::vector<uint32_t> merged_;  // accesses of groups that do not follow each other
   Asked last_asked_;
   bool last_answer_ = false;
   size_t pairs_proved_ = 0;

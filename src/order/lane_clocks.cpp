@@ -87,16 +87,20 @@ bool LaneClocks::has_ended(std::span<const uint16_t> runs, Event event, uint16_t
   return ended > 0 && event.seq <= run_ends_[home_[event.lane]][ended - 1u];
 }
 
-bool LaneClocks::knows(std::span<const uint16_t> runs, std::span<const BlockRef> blocks,
-                       Event event, uint16_t frame) const {
-  if (event.seq == 0 || has_ended(runs, event, frame)) return true;
-  const Slot slot = slots_[event.lane];
-  const uint16_t rank = lane_rank_[event.lane];
+uint32_t LaneClocks::entry(std::span<const BlockRef> blocks, uint32_t lane, uint16_t frame) const {
+  const Slot slot = slots_[lane];
+  const uint16_t rank = lane_rank_[lane];
   const uint32_t number = slot.block - rank_blocks_[rank] + rank_blocks_[seen_rank(rank, frame)];
   const auto at = std::lower_bound(blocks.begin(), blocks.end(), number,
                                    [](const BlockRef& r, uint32_t n) { return r.number < n; });
-  return at != blocks.end() && at->number == number &&
-         blocks_.seq(at->block, slot.lane) >= event.seq;
+  const bool is_there = at != blocks.end() && at->number == number;
+  return is_there ? blocks_.seq(at->block, slot.lane) : 0;
+}
+
+bool LaneClocks::knows(std::span<const uint16_t> runs, std::span<const BlockRef> blocks,
+                       Event event, uint16_t frame) const {
+  return event.seq == 0 || has_ended(runs, event, frame) ||
+         entry(blocks, event.lane, frame) >= event.seq;
 }
 
 Event LaneClocks::append(uint32_t lane, std::span<const Event> causes,
@@ -192,6 +196,15 @@ bool LaneClocks::precedes(Event before, Event after) const {
   const View known = view(after);
   const Clock& clock = clocks_[known.clock];
   return knows(runs_of(clock), clock.blocks, before, known.rank);
+}
+
+uint32_t LaneClocks::last_known(uint32_t lane, Event after) const {
+  if (lane == after.lane) return after.seq;
+  const View known = view(after);
+  const Clock& clock = clocks_[known.clock];
+  const uint16_t ended = runs_of(clock)[seen_rank(lane_rank_[lane], known.rank)];
+  const uint32_t of_ended = ended > 0 ? run_ends_[home_[lane]][ended - 1u] : 0;
+  return std::max(of_ended, entry(clock.blocks, lane, known.rank));
 }
 
 bool LaneClocks::run_precedes(int rank, uint32_t run, Event after) const {
