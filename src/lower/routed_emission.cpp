@@ -13,7 +13,23 @@ RoutedEmission::RoutedEmission(Lowering& lowering, RoutedLowering& of)
       events(of.schedule.sync == Sync::event),
       emit(lowering, of.lanes, lowering.parts[of.of_part]),
       comm(ranks, std::max(1, of.lanes.comm)),
-      compute(ranks, of.lanes.compute) {}
+      compute(ranks, of.lanes.compute) {
+  if (!product.op.only_moves()) reserve_tiles();
+}
+
+// Most tasks are of tiles: at most five operands a product, and three of what follows it.
+void RoutedEmission::reserve_tiles() {
+  size_t entries = 0;  // that are tasks
+  for (int block = 0; block < blocks.count; ++block) {
+    blocks.for_each_task(block, [&](int32_t, int32_t) { ++entries; });
+  }
+  const size_t products = product.stacks.size(), stages = product.part.stages.size();
+  const size_t tiles =
+      entries * static_cast<size_t>(product.col_tiles()) * static_cast<size_t>(ranks);
+  state.program.reserve(state.program.size() + tiles * stages);
+  state.plan.operands.reserve(state.plan.operands.size() +
+                              tiles * (5 * products + 3 * (stages - products)));
+}
 
 void RoutedEmission::boundaries() {
   for (int rank = 0; rank < ranks; ++rank) emit.boundary(rank);

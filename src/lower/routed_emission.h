@@ -41,6 +41,9 @@ struct RoutedEmission {
   std::vector<int> order_of_blocks(int rank) const;
   // Table rows of the choices of tokens [first, last) of a block.
   Region choices_of(int block, int32_t first, int32_t last, int rank) const;
+
+ private:
+  void reserve_tiles();
 };
 
 // Every rank's rows to who needs them, and the tables that say which rows are whose.

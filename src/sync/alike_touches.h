@@ -20,13 +20,30 @@ class AlikeTouches {
  public:
   AlikeTouches(const AlikeRanks& alike, std::span<const CellGrid> grids);
 
-  // A touch of cell `number` of the region's buffer; `all`: of all of it. To be told in the order
-  // of the program.
-  void add(uint32_t at, const Region& region, uint32_t number, bool all, bool is_write) {
-    uint64_t touch = uint64_t{alike_.number_seen_by(region.rank, at)} * 2 + (is_write ? 1 : 0);
-    if (!all) touch = mixed(part_of(grids_[region.buffer].cell(number), region) + touch);
-    uint64_t& cell = cells_[region.rank * cells_each_ + first_cell_[region.buffer] + number];
-    cell = mixed(cell + touch + 1);
+  // The touch of a region by the instruction `at`, to be told cell by cell.
+  class Touch {
+   public:
+    // `all`: of all of the cell.
+    void add(uint32_t number, bool all) const {
+      const uint64_t one = all ? number_ : mixed(part_of(grid_->cell(number), region_) + number_);
+      cells_[number] = mixed(cells_[number] + one + 1);
+    }
+
+   private:
+    friend class AlikeTouches;
+    uint64_t number_ = 0;
+    uint64_t* cells_ = nullptr;  // of the region's buffer, in its rank's memory
+    const CellGrid* grid_ = nullptr;
+    Region region_;
+  };
+  // Those of all instructions, in the order of the program.
+  Touch touch(uint32_t at, const Region& region, bool is_write) {
+    Touch touch;
+    touch.number_ = uint64_t{alike_.number_seen_by(region.rank, at)} * 2 + (is_write ? 1 : 0);
+    touch.cells_ = &cells_[region.rank * cells_each_ + first_cell_[region.buffer]];
+    touch.grid_ = &grids_[region.buffer];
+    touch.region_ = region;
+    return touch;
   }
   // Once all are told.
   bool are_those_of_all_ranks() const;

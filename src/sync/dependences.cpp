@@ -1,6 +1,7 @@
 #include "sync/dependences.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "core/counting_sort.h"
@@ -17,8 +18,21 @@ constexpr uint32_t kNone = ~0u;
 // An access to a part of a cell, in a list of such.
 struct Access {
   uint32_t program, lane;
-  Region region;
-  uint32_t next;  // in the list
+  uint32_t operand;  // of the plan: the region
+  uint32_t next;     // in the list
+};
+
+// The lists of all grids.
+struct Lists {
+  explicit Lists(const Plan& plan) : operands(plan.operands) {}
+
+  // `region`: an operand of the plan.
+  uint32_t number_of(const Region& region) const {
+    return static_cast<uint32_t>(&region - operands.data());
+  }
+
+  std::span<const Region> operands;
+  std::vector<Access> accesses;
 };
 
 // The accesses so far to one rank's instance of one buffer, cell by cell. A cell has room for one
@@ -29,11 +43,10 @@ class AccessGrid {
   explicit AccessGrid(const CellGrid& grid) : grid_(grid), cells_(grid.count()) {}
 
   // Adds an access of the instruction `program` of `lane`, and calls found(program, lane) for the
-  // earlier ones that overlap it, where one of the two writes: maybe several times for one. The
-  // lists of all grids are in `lists`.
+  // earlier ones that overlap it, where one of the two writes: maybe several times for one.
   template <typename Found>
-  void add(uint32_t program, uint32_t lane, const Region& region, bool is_write,
-           std::vector<Access>& lists, const Found& found) {
+  void add(uint32_t program, uint32_t lane, const Region& region, bool is_write, Lists& lists,
+           const Found& found) {
     grid_.for_each(region, [&](uint32_t number, bool all) {
       add_to(number, all, program, lane, region, is_write, lists, found);
     });
@@ -41,7 +54,7 @@ class AccessGrid {
   // The same of one cell that the region touches; `all`: all of it.
   template <typename Found>
   void add_to(uint32_t number, bool all, uint32_t program, uint32_t lane, const Region& region,
-              bool is_write, std::vector<Access>& lists, const Found& found) {
+              bool is_write, Lists& lists, const Found& found) {
     Cell& cell = cells_[number];
     look(cell.writes, region, lists, found);
     if (is_write) look(cell.reads, region, lists, found);
@@ -50,8 +63,8 @@ class AccessGrid {
       own.program = program;
       own.lane = lane;
     } else {
-      lists.push_back({program, lane, region, own.others});
-      own.others = static_cast<uint32_t>(lists.size() - 1);
+      lists.accesses.push_back({program, lane, lists.number_of(region), own.others});
+      own.others = static_cast<uint32_t>(lists.accesses.size() - 1);
     }
   }
 
@@ -65,11 +78,12 @@ class AccessGrid {
   };
 
   template <typename Found>
-  static void look(const Accesses& earlier, const Region& region, const std::vector<Access>& lists,
+  static void look(const Accesses& earlier, const Region& region, const Lists& lists,
                    const Found& found) {
     if (earlier.program != kNone) found(earlier.program, earlier.lane);
-    for (uint32_t i = earlier.others; i != kNone; i = lists[i].next) {
-      if (lists[i].region.overlaps(region)) found(lists[i].program, lists[i].lane);
+    for (uint32_t i = earlier.others; i != kNone; i = lists.accesses[i].next) {
+      const Access& access = lists.accesses[i];
+      if (lists.operands[access.operand].overlaps(region)) found(access.program, access.lane);
     }
   }
 
@@ -106,14 +120,20 @@ std::vector<CellGrid> find_grids(const Draft& draft, const std::vector<TaskOpera
   return grids;
 }
 
-bool in_order(const Dependence& a, const Dependence& b) {
+// An object, so that sorting compares in place.
+constexpr auto kInOrder = [](const Dependence& a, const Dependence& b) {
   if (a.after != b.after) return a.after < b.after;
   return a.before != b.before ? a.before < b.before : a.buffer < b.buffer;
+};
+
+// A region meets another in many cells.
+void add_once(std::vector<Dependence>& found, const Dependence& one) {
+  if (found.empty() || found.back() != one) found.push_back(one);
 }
 
 void sort_out(std::vector<Dependence>& dependences) {
-  if (!std::is_sorted(dependences.begin(), dependences.end(), in_order)) {
-    std::sort(dependences.begin(), dependences.end(), in_order);
+  if (!std::is_sorted(dependences.begin(), dependences.end(), kInOrder)) {
+    std::sort(dependences.begin(), dependences.end(), kInOrder);
   }
   dependences.erase(std::unique(dependences.begin(), dependences.end()), dependences.end());
 }
@@ -123,7 +143,7 @@ std::vector<Dependence> sorted_out(const std::vector<Dependence>& dependences, s
   Sorted<Dependence> by_after(dependences, count, [](const Dependence& d) { return d.after; });
   for (size_t after = 0; after < count; ++after) {
     const std::span<Dependence> of_one = by_after.bucket(after);
-    if (of_one.size() > 1) std::sort(of_one.begin(), of_one.end(), in_order);
+    if (of_one.size() > 1) std::sort(of_one.begin(), of_one.end(), kInOrder);
   }
   std::vector<Dependence> sorted = std::move(by_after.all());
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
@@ -143,26 +163,28 @@ std::optional<std::vector<Dependence>> find_of_rank_0(const Draft& draft,
   }
   // Ranks are alike, so it suffices to know what meets in one rank's memory.
   AlikeTouches touches(alike, grids);
-  std::vector<Access> lists;
+  Lists lists(plan);
   std::vector<Dependence> found;
   for (const TaskOperands& task : tasks) {
-    const auto add_to = [&](uint32_t cell, bool all, const Region& region, bool is_write) {
-      touches.add(task.at, region, cell, all, is_write);
-      if (region.rank != 0) return;
-      accesses[region.buffer].add_to(
-          cell, all, task.at, task.lane, region, is_write, lists,
-          [&](uint32_t before, uint32_t lane) {
-            if (lane == task.lane) return;
-            const int rank = alike.rank_of(task.at);
-            found.push_back({alike.seen_by(rank, before), alike.home(task.at), region.buffer});
-          });
-    };
+    const int rank = alike.rank_of(task.at);
+    const uint32_t home = alike.home(task.at);
     const auto add = [&](const CellGrid& grid, const Region& region, bool is_write) {
+      if (region.empty()) return;
+      const AlikeTouches::Touch touch = touches.touch(task.at, region, is_write);
+      const auto add_to = [&](uint32_t cell, bool all) {
+        touch.add(cell, all);
+        if (region.rank != 0) return;
+        accesses[region.buffer].add_to(
+            cell, all, task.at, task.lane, region, is_write, lists,
+            [&](uint32_t before, uint32_t lane) {
+              if (lane == task.lane) return;
+              add_once(found, {alike.seen_by(rank, before), home, region.buffer});
+            });
+      };
       if (const uint32_t cell = grid.only_cell(region); cell != CellGrid::kNone) {
-        add_to(cell, true, region, is_write);
-      } else if (!region.empty()) {
-        grid.for_each(region,
-                      [&](uint32_t number, bool all) { add_to(number, all, region, is_write); });
+        add_to(cell, true);
+      } else {
+        grid.for_each(region, add_to);
       }
     };
     for (const Region& region : task.reads(plan)) {
@@ -186,7 +208,7 @@ std::vector<Dependence> find_all(const Draft& draft, const std::vector<TaskOpera
   const Plan& plan = draft.plan;
   const std::vector<CellGrid> grids = find_grids(draft, tasks, false);
   const auto ranks = static_cast<size_t>(plan.ranks());
-  std::vector<Access> lists;
+  Lists lists(plan);
   std::vector<AccessGrid> accesses(plan.buffers.size() * ranks);
   for (size_t buffer = 0; buffer < grids.size(); ++buffer) {
     for (size_t rank = 0; grids[buffer] && rank < ranks; ++rank) {
@@ -202,7 +224,7 @@ std::vector<Dependence> find_all(const Draft& draft, const std::vector<TaskOpera
       if (region.empty() || !grids[region.buffer]) return;
       AccessGrid& grid = accesses[region.buffer * ranks + region.rank];
       grid.add(task.at, task.lane, region, is_write, lists, [&](uint32_t before, uint32_t lane) {
-        if (lane != task.lane) of_one.push_back({before, task.at, region.buffer});
+        if (lane != task.lane) add_once(of_one, {before, task.at, region.buffer});
       });
     };
     for (const Region& region : task.reads(plan)) {

@@ -10,15 +10,16 @@ namespace stretto {
 
 namespace {
 
-bool in_order(const SyncEdge& a, const SyncEdge& b) {
+// An object, so that sorting compares in place.
+constexpr auto kInOrder = [](const SyncEdge& a, const SyncEdge& b) {
   if (a.acquire != b.acquire) return a.acquire < b.acquire;
   return a.release != b.release ? a.release < b.release : a.buffer < b.buffer;
-}
+};
 
 // In order, each pair once.
 void sort_out(std::vector<SyncEdge>& edges) {
-  if (!std::is_sorted(edges.begin(), edges.end(), in_order)) {
-    std::sort(edges.begin(), edges.end(), in_order);
+  if (!std::is_sorted(edges.begin(), edges.end(), kInOrder)) {
+    std::sort(edges.begin(), edges.end(), kInOrder);
   }
   const auto same = [](const SyncEdge& a, const SyncEdge& b) {
     return a.acquire == b.acquire && a.release == b.release;
@@ -64,7 +65,7 @@ std::vector<SyncEdge> of_all_ranks(const std::vector<SyncEdge>& edges, const Ali
           {alike->turned(edge.release, rank), alike->turned(edge.acquire, rank), edge.buffer});
     }
   }
-  std::sort(all.begin(), all.end(), in_order);
+  std::sort(all.begin(), all.end(), kInOrder);
   return all;
 }
 
