@@ -136,7 +136,7 @@ double Costs::mma_us(const Instr& instr) const {
 // Which entries of a partition have rows is a run's: in the simulation, those that experts fill
 // which are all as likely.
 bool Costs::is_empty(const Instr& instr) const {
-  if (instr.num_writes == 0) return false;
+  if (plan_.partitions.empty() || instr.num_writes == 0) return false;
   const Region& write = plan_.writes(instr)[0];
   const Partition* const of = plan_.partition_of(write);
   return of != nullptr && of->expected > 0 && !of->is_expected(write.row0);

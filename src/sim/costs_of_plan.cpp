@@ -3,9 +3,9 @@
 // leaves.
 #include <algorithm>
 #include <cmath>
-#include <tuple>
 
 #include "plan/fused_faults.h"
+#include "plan/region_numbers.h"
 #include "sim/calibration.h"
 #include "sim/costs.h"
 #include "sim/input_traffic.h"
@@ -138,17 +138,16 @@ void Costs::add_inputs_of_entry(const Instr& instr, std::vector<Region>& regions
 
 // Tiles that share rows of A or B read them from memory once: the L2 cache serves the others.
 void Costs::share_inputs() {
-  const auto before = [](const Region& a, const Region& b) {
-    return std::tie(a.buffer, a.row0, a.row1, a.col0, a.col1) <
-           std::tie(b.buffer, b.row0, b.row1, b.col0, b.col1);
-  };
-  std::vector<std::vector<Region>> inputs(static_cast<size_t>(plan_.ranks()));
+  std::vector<RegionNumbers> inputs(static_cast<size_t>(plan_.ranks()));
   std::vector<int64_t> tiles(inputs.size(), 0);
+  std::vector<Region> of_entry;
   for (const Lane& lane : plan_.lanes) {
     for (const Instr& instr : lane.instrs) {
       if (!is_product(instr.op) || is_empty(instr)) continue;
       if (instr.op != Opcode::gemm) {
-        add_inputs_of_entry(instr, inputs[lane.rank]);
+        of_entry.clear();
+        add_inputs_of_entry(instr, of_entry);
+        for (const Region& region : of_entry) inputs[lane.rank].of(region);
         ++tiles[lane.rank];
         continue;
       }
@@ -157,17 +156,14 @@ void Costs::share_inputs() {
       for (Region read : plan_.reads(instr)) {
         if (goes_on) continue;
         read.col1 = read.col0 + k;  // of all that goes on with it too
-        inputs[lane.rank].push_back(read);
+        inputs[lane.rank].of(read);
       }
       tiles[lane.rank] += !instr.fused;
     }
   }
   for (size_t rank = 0; rank < inputs.size(); ++rank) {
-    std::vector<Region>& regions = inputs[rank];
-    std::sort(regions.begin(), regions.end(), before);
-    regions.erase(std::unique(regions.begin(), regions.end()), regions.end());
-    double bytes = 0;
-    for (const Region& region : regions) bytes += region_bytes(region);
+    double bytes = 0;  // whole numbers, in any order
+    for (uint32_t i = 0; i < inputs[rank].count(); ++i) bytes += region_bytes(inputs[rank][i]);
     const int64_t count = std::max<int64_t>(tiles[rank], 1);
     const auto at_once = static_cast<int>(std::min<int64_t>(count, machine_.sms));
     blocks_at_once_.push_back(at_once);

@@ -1,18 +1,12 @@
 #include "sim/input_traffic.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
 
+#include "plan/region_numbers.h"
 #include "stretto/machine.h"
 
 namespace stretto::sim {
 namespace {
-
-// Rows of an input, and where in K the tile begins.
-using Stripe = std::tuple<uint16_t, int64_t, int64_t, int64_t>;
-
-Stripe stripe_of(const Region& read) { return {read.buffer, read.row0, read.row1, read.col0}; }
 
 // The first task of each tile of each lane of a rank.
 std::vector<std::vector<const Instr*>> tiles_by_lane(const Plan& plan, int rank) {
@@ -28,25 +22,46 @@ std::vector<std::vector<const Instr*>> tiles_by_lane(const Plan& plan, int rank)
   return found;
 }
 
+// What the waves of a rank read, one after the other. All are whole numbers of bytes, so that they
+// may be added in any order.
 class Reader {
  public:
-  // What a wave reads, each stripe once, in bytes.
-  void read(const std::map<Stripe, double>& wave) {
-    double all = 0;
-    for (const auto& [stripe, bytes] : wave) all += bytes;
-    for (const auto& [stripe, bytes] : wave) {
-      const auto before = last_.find(stripe);
-      // From one wave's reading to the next wave's all that either reads passes by.
-      const bool is_held = before != last_.end() && read_ + all - before->second <= kL2Bytes / 2;
-      if (!is_held) from_memory_ += bytes;
+  // In the wave at hand: each stripe, rows of an input from where the tile's K begins, once.
+  void read(const Region& stripe, double bytes) {
+    const uint32_t number = stripes_.of(stripe);
+    if (number == known_.size()) known_.emplace_back();
+    if (known_[number].wave != wave_) {
+      known_[number].wave = wave_;
+      wave_reads_.push_back(number);
     }
-    for (const auto& [stripe, bytes] : wave) last_[stripe] = read_;
+    known_[number].bytes = bytes;
+  }
+  void end_wave() {
+    double all = 0;
+    for (const uint32_t number : wave_reads_) all += known_[number].bytes;
+    for (const uint32_t number : wave_reads_) {
+      Known& one = known_[number];
+      // From one wave's reading to the next wave's all that either reads passes by.
+      const bool is_held = one.read_before >= 0 && read_ + all - one.read_before <= kL2Bytes / 2;
+      if (!is_held) from_memory_ += one.bytes;
+      one.read_before = read_;
+    }
     read_ += all;
+    wave_reads_.clear();
+    ++wave_;
   }
   double from_memory() const { return from_memory_; }
 
  private:
-  std::map<Stripe, double> last_;  // how much had been read when its wave began
+  struct Known {
+    int wave = -1;
+    double bytes = 0;
+    double read_before = -1;  // all that had been when its last wave began; negative: it had none
+  };
+  RegionNumbers stripes_;
+  std::vector<Known> known_;  // by stripe
+  std::vector<uint32_t> wave_reads_;
+  int wave_ = 0;
   double read_ = 0, from_memory_ = 0;
 };
 
@@ -61,15 +76,15 @@ std::vector<double> bytes_from_memory(const Plan& plan,
     for (const auto& tiles : lanes) waves = std::max(waves, tiles.size());
     Reader reader;
     for (size_t w = 0; w < waves; ++w) {
-      std::map<Stripe, double> wave;
       for (const auto& tiles : lanes) {
         if (w >= tiles.size()) continue;
         for (const Region& read : plan.reads(*tiles[w])) {
           const int64_t size = num_bytes(plan.buffers[read.buffer].dtype);
-          wave[stripe_of(read)] = static_cast<double>(read.rows() * k_of(*tiles[w]) * size);
+          reader.read({read.row0, read.row1, read.col0, 0, read.buffer, 0},
+                      static_cast<double>(read.rows() * k_of(*tiles[w]) * size));
         }
       }
-      reader.read(wave);
+      reader.end_wave();
     }
     by_rank.push_back(reader.from_memory());
   }
