@@ -48,6 +48,10 @@ class EndlessPlan : public UsageError {
 // Throws UsageError when the machine has too few ranks or SMs, EndlessPlan.
 Simulation simulate(const Plan& plan, const Machine& machine);
 
+// Its total_us alone, in less than half of the time. The plan is valid, as all are that lower()
+// makes.
+double simulated_us(const Plan& plan, const Machine& machine);
+
 // A terminal chart (timeline.h), with the share of the run that is exposed, and the numbers above.
 std::string draw_timeline(const Plan& plan, const Simulation& simulation, int width = 100,
                           int max_ranks = 2, bool ascii = false);

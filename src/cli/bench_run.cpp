@@ -57,7 +57,7 @@ BenchedOperator BenchRun::run(const Operator& op, const Machine& machine,
   for_each_in_parallel(choices.size(), choices.size(), [&](size_t i) {
     if (!choices[i].refused.empty()) return;
     all_lowered[i].plan = std::make_unique<Plan>(lower(op, choices[i].schedule, machine));
-    all_lowered[i].predicted_us = simulate(*all_lowered[i].plan, machine).total_us;
+    all_lowered[i].predicted_us = simulated_us(*all_lowered[i].plan, machine);
   });
   std::vector<std::unique_ptr<Plan>> owned;
   std::vector<runtime::PlanToTime> plans;

@@ -75,8 +75,8 @@ PartEstimate estimate(const Linear& linear, const ModelShape& shape, const Machi
     return found;
   }
   const OperatorSchedule library = schedule_of(find_preset("library"), op, machine);
-  found.library_us = simulate(lower(op, library, machine), machine).total_us;
-  found.stretto_us = simulate(plan, machine).total_us;
+  found.library_us = simulated_us(lower(op, library, machine), machine);
+  found.stretto_us = simulated_us(plan, machine);
   return found;
 }
 
@@ -105,8 +105,8 @@ PartEstimate estimate_experts(const Model& model, const ModelShape& shape, const
     found.reason = chosen.reason;
     found.symmetric_bytes = runtime::bytes_between_ranks(plan);
     const auto exposed = schedule_of(find_preset("sequential"), found.op, machine);
-    found.library_us = simulate(lower(found.op, exposed, machine), machine).total_us;
-    found.stretto_us = simulate(plan, machine).total_us;
+    found.library_us = simulated_us(lower(found.op, exposed, machine), machine);
+    found.stretto_us = simulated_us(plan, machine);
   } catch (const UsageError& error) {
     found.refused = error.what();
   }

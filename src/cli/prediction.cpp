@@ -36,7 +36,7 @@ std::optional<double> sequential_us(const Request& request) {
   const OperatorSchedule schedule =
       schedule_of(find_preset("sequential"), request.op, request.machine);
   if (!legal(request.op, schedule, request.machine).empty()) return std::nullopt;
-  return simulate(lower(request.op, schedule, request.machine), request.machine).total_us;
+  return simulated_us(lower(request.op, schedule, request.machine), request.machine);
 }
 
 std::vector<std::string> prediction_header() {

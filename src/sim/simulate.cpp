@@ -190,4 +190,12 @@ Simulation simulate(const Plan& plan, const Machine& machine) {
   return result;
 }
 
+double simulated_us(const Plan& plan, const Machine& machine) {
+  require_room(plan, machine);
+  const sim::Costs costs(plan, machine);
+  sim::Engine engine(plan, costs, {.record = false});
+  engine.run();
+  return engine.total_us();
+}
+
 }  // namespace stretto

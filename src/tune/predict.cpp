@@ -12,7 +12,7 @@ std::vector<double> simulated(const Op& op, const Schedules& schedules, const Ma
                               size_t most_threads) {
   std::vector<double> predicted(schedules.size());
   for_each_in_parallel(schedules.size(), most_threads, [&](size_t i) {
-    predicted[i] = simulate(lower(op, schedules[i], machine), machine).total_us;
+    predicted[i] = simulated_us(lower(op, schedules[i], machine), machine);
   });
   return predicted;
 }
