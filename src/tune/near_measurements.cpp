@@ -159,9 +159,7 @@ std::vector<Schedule> candidates(const Segment& op, const Machine& machine, RowC
     }
   }
   if (!is_refitted || speaking.empty()) return found.take();
-  std::vector<Candidate> phased = phased_gathers(op, machine, predictions);
-  phased.resize(std::min(phased.size(), kMostPhased));
-  for (Candidate& one : phased) {
+  for (Candidate& one : phased_gathers(op, machine, kMostPhased, predictions)) {
     one.schedule.rows = rows;
     if (legal(op, one.schedule, machine).empty()) found.add(one.schedule);
   }

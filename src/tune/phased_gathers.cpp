@@ -1,6 +1,7 @@
 #include "tune/phased_gathers.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tune/sweep.h"
 
@@ -16,6 +17,77 @@ constexpr int kFirstPhases = 4, kOtherPhases[] = {2, 8};
 constexpr size_t kBestSizes = 4;
 constexpr double kPhasesFaster = 1.05;
 
+// Sizes of tiles, with the first number of phases, the fastest first.
+class PhasedSizes {
+ public:
+  PhasedSizes(const Segment& op, const Machine& machine, Predictions& predictions,
+              std::vector<Candidate> sizes)
+      : op_(op), machine_(machine), predictions_(predictions), sizes_(std::move(sizes)) {}
+
+  // The same with whole rows is simulated only where it may decide.
+  std::vector<Candidate> best(size_t most) {
+    std::vector<Candidate> others;
+    for (size_t first = 0; first < sizes_.size(); first += kBestSizes) {
+      if (are_faster(most, sizes_[first], others)) break;
+      const size_t last = std::min(first + kBestSizes, sizes_.size());
+      simulate_whole(first, last);
+      for (size_t i = first; i < last; ++i) {
+        add(sizes_[i], i, found_);
+        if (first == 0) add_other_phases(i, others);
+      }
+    }
+    found_.insert(found_.end(), others.begin(), others.end());
+    sort_by_prediction(found_);
+    found_.resize(std::min(found_.size(), most));
+    return std::move(found_);
+  }
+
+ private:
+  // Whether so many are known that are faster than the size, and so than those behind it.
+  bool are_faster(size_t most, const Candidate& size, const std::vector<Candidate>& others) const {
+    const auto is_faster = [&](const Candidate& one) {
+      return one.predicted_us < size.predicted_us;
+    };
+    const auto count = std::count_if(found_.begin(), found_.end(), is_faster) +
+                       std::count_if(others.begin(), others.end(), is_faster);
+    return static_cast<size_t>(count) >= most;
+  }
+
+  void simulate_whole(size_t first, size_t last) {
+    std::vector<Schedule> whole;
+    for (size_t i = first; i < last; ++i) {
+      whole.push_back(sizes_[i].schedule);
+      whole.back().k_phases = 1;
+    }
+    const std::vector<double> us = predictions_.us(op_, whole);
+    whole_us_.insert(whole_us_.end(), us.begin(), us.end());
+  }
+
+  void add_other_phases(size_t size, std::vector<Candidate>& others) {
+    std::vector<Schedule> schedules;
+    for (const int phases : kOtherPhases) {
+      Schedule other = sizes_[size].schedule;
+      other.k_phases = phases;
+      if (op_.k >= kShortestPhase * phases && legal(op_, other, machine_).empty()) {
+        schedules.push_back(other);
+      }
+    }
+    const std::vector<double> us = predictions_.us(op_, schedules);
+    for (size_t i = 0; i < schedules.size(); ++i) add({schedules[i], us[i]}, size, others);
+  }
+
+  void add(const Candidate& candidate, size_t size, std::vector<Candidate>& to) const {
+    if (candidate.predicted_us * kPhasesFaster <= whole_us_[size]) to.push_back(candidate);
+  }
+
+  const Segment& op_;
+  const Machine& machine_;
+  Predictions& predictions_;
+  const std::vector<Candidate> sizes_;
+  std::vector<double> whole_us_;  // by size, as far as simulated
+  std::vector<Candidate> found_;
+};
+
 }  // namespace
 
 bool own_tiles_fill(const Segment& op, const Machine& machine) {
@@ -24,7 +96,7 @@ bool own_tiles_fill(const Segment& op, const Machine& machine) {
          machine.sms;
 }
 
-std::vector<Candidate> phased_gathers(const Segment& op, const Machine& machine,
+std::vector<Candidate> phased_gathers(const Segment& op, const Machine& machine, size_t most,
                                       Predictions& predictions) {
   const bool short_k = op.k < kShortestPhase * kFirstPhases;
   if (op.makes_terms() || op.ranks == 1 || short_k || own_tiles_fill(op, machine)) return {};
@@ -38,44 +110,16 @@ std::vector<Candidate> phased_gathers(const Segment& op, const Machine& machine,
       sweep.add(tiles);
     }
   }
-  struct Size {
-    Candidate phased;
-    double whole_us;
-  };
   std::vector<Schedule> schedules = sweep.schedules();
-  const size_t count = schedules.size();
-  for (size_t i = 0; i < count; ++i) {
-    schedules.push_back(schedules[i]);
-    schedules.back().k_phases = kFirstPhases;
-  }
-  if (count == 0 || !legal(op, schedules.back(), machine).empty()) return {};
-  std::vector<double> predicted = predictions.us(op, schedules);
-  std::vector<Size> sizes;
-  for (size_t i = 0; i < count; ++i) {
-    sizes.push_back({{schedules[count + i], predicted[count + i]}, predicted[i]});
-  }
-  std::stable_sort(sizes.begin(), sizes.end(), [](const Size& a, const Size& b) {
-    return a.phased.predicted_us < b.phased.predicted_us;
+  for (Schedule& one : schedules) one.k_phases = kFirstPhases;
+  if (schedules.empty() || !legal(op, schedules.back(), machine).empty()) return {};
+  const std::vector<double> predicted = predictions.us(op, schedules);
+  std::vector<Candidate> sizes;
+  for (size_t i = 0; i < schedules.size(); ++i) sizes.push_back({schedules[i], predicted[i]});
+  std::stable_sort(sizes.begin(), sizes.end(), [](const Candidate& a, const Candidate& b) {
+    return a.predicted_us < b.predicted_us;
   });
-  std::vector<Candidate> found;
-  const auto add = [&](const Candidate& candidate, const Size& size) {
-    if (candidate.predicted_us * kPhasesFaster <= size.whole_us) found.push_back(candidate);
-  };
-  for (const Size& size : sizes) add(size.phased, size);
-  for (size_t i = 0; i < std::min(kBestSizes, sizes.size()); ++i) {
-    std::vector<Schedule> others;
-    for (const int phases : kOtherPhases) {
-      Schedule other = sizes[i].phased.schedule;
-      other.k_phases = phases;
-      if (op.k >= kShortestPhase * phases && legal(op, other, machine).empty()) {
-        others.push_back(other);
-      }
-    }
-    predicted = predictions.us(op, others);
-    for (size_t o = 0; o < others.size(); ++o) add({others[o], predicted[o]}, sizes[i]);
-  }
-  sort_by_prediction(found);
-  return found;
+  return PhasedSizes(op, machine, predictions, std::move(sizes)).best(most);
 }
 
 }  // namespace stretto

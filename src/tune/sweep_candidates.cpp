@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <span>
 
 #include "stretto/tune.h"
@@ -180,7 +181,7 @@ std::vector<Candidate> sweep_candidates(const Segment& op, const Machine& machin
   };
   add_best(split_ones, kMostSplits);
   // Where the simulation finds nothing faster.
-  std::vector<Candidate> phased = phased_gathers(op, machine, predictions);
+  std::vector<Candidate> phased = phased_gathers(op, machine, SIZE_MAX, predictions);
   std::erase_if(phased, [&](const Candidate& one) {
     const auto same = [&](const Candidate& other) { return other.schedule == one.schedule; };
     return one.predicted_us > best || std::any_of(candidates.begin(), candidates.end(), same);
