@@ -1,5 +1,6 @@
 // The `stretto` command: parses the line, runs one verb, maps errors to exit codes.
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -99,6 +100,17 @@ void require_own_files(const Options& options) {
   }
 }
 
+// Plans take tens of megabytes, one after the other. Memory that went back to the system between
+// them would be cleared again, page by page.
+void keep_memory() {
+#ifdef __GLIBC__
+  constexpr int kMost = 1 << 30, kLargest = 32 << 20, kAtOnce = 64 << 20;
+  mallopt(M_TRIM_THRESHOLD, kMost);
+  mallopt(M_MMAP_THRESHOLD, kLargest);
+  mallopt(M_TOP_PAD, kAtOnce);
+#endif
+}
+
 int execute(int argc, char** argv) {
   const std::vector<std::string> words = with_present_names({argv + 1, argv + argc});
   require_known_verb(words.empty() ? "" : words.front());
@@ -139,6 +151,7 @@ int main(int argc, char** argv) {
   using namespace stretto;
   using namespace stretto::cli;
   const std::span<char* const> words(argv + (argc > 0), static_cast<size_t>(argc - (argc > 0)));
+  keep_memory();
   try {
     return execute(argc, argv);
   } catch (const EndlessPlan& error) {

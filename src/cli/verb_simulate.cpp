@@ -30,8 +30,31 @@ struct Row {
   std::vector<std::string> refused;
   Simulation simulation;
   std::string timeline, critical_path;
-  Json json;
+  std::string reason;    // of `auto`
+  Json counts, details;  // of the plan, and of its lanes
 };
+
+Json result_json(const Row& row, std::optional<double> sequential) {
+  if (!row.refused.empty()) return {{"strategy", row.name}, {"refused", row.refused}};
+  Json json = {{"strategy", row.name},
+               {"schedule", row.schedule},
+               {"refused", Json::array()},
+               {"plan", row.counts},
+               {"simulate", prediction_json(row.simulation, sequential)}};
+  if (!row.reason.empty()) json["reason"] = row.reason;
+  json["simulate"].update(row.details);
+  return json;
+}
+
+// It may be one of the plans.
+std::optional<double> sequential_of(const std::vector<Row>& rows, const Request& request) {
+  const std::string schedule =
+      to_string(schedule_of(find_preset("sequential"), request.op, request.machine));
+  const auto same = std::find_if(rows.begin(), rows.end(), [&](const Row& row) {
+    return request.files.empty() && row.refused.empty() && row.schedule == schedule;
+  });
+  return same != rows.end() ? std::optional(same->simulation.total_us) : sequential_us(request);
+}
 
 std::string where(const Plan& plan, const PlanLines* lines, const InstrRef& ref) {
   const Lane& lane = plan.lanes[ref.lane];
@@ -142,7 +165,6 @@ Outcome run(const Options& options) {
   const Request request = resolve(options);
   say_what_auto_chose(request.choices, request.planned, request.machine);
   const bool single = request.num_plans() == 1;
-  const std::optional<double> sequential = sequential_us(request);
   std::vector<Row> rows;
   Charts charts;
   PerfettoTrace trace({.machine = request.machine.name});
@@ -154,7 +176,6 @@ Outcome run(const Options& options) {
     row.name = named.name;
     if (named.plan == nullptr) {
       row.refused = named.choice->refused;
-      row.json = {{"strategy", row.name}, {"refused", row.refused}};
       rows.push_back(std::move(row));
       return;
     }
@@ -167,19 +188,16 @@ Outcome run(const Options& options) {
     if (!single && options.chart) charts.add(named.name, plan, row.simulation);
     if (options.critical_path)
       row.critical_path = print_critical_path(plan, named.lines(), row.simulation);
-    row.json = {{"strategy", row.name},
-                {"schedule", row.schedule},
-                {"refused", Json::array()},
-                {"plan", plan_counts(plan)},
-                {"simulate", prediction_json(row.simulation, sequential)}};
-    if (const std::string reason = named.reason(); !reason.empty()) row.json["reason"] = reason;
-    row.json["simulate"].update(details_json(plan, named.lines(), row.simulation));
+    row.reason = named.reason();
+    row.counts = plan_counts(plan);
+    if (options.json) row.details = details_json(plan, named.lines(), row.simulation);
     if (!options.perfetto.empty()) {
       trace.add(plan, row.simulation, named.lines(), single ? "" : named.name);
     }
     rows.push_back(std::move(row));
   });
   if (!options.perfetto.empty()) write_file(options.perfetto, trace.finish());
+  const std::optional<double> sequential = sequential_of(rows, request);
   if (!options.json) {
     const std::string chart =
         charts.empty() ? "" : charts.draw(width, several_show_ranks, is_ascii_terminal());
@@ -190,7 +208,7 @@ Outcome run(const Options& options) {
   json["operator"] = to_json(request.op);
   json["machine"] = request.machine.name;
   json["results"] = Json::array();
-  for (Row& row : rows) json["results"].push_back(std::move(row.json));
+  for (const Row& row : rows) json["results"].push_back(result_json(row, sequential));
   return {dump(json), kGood};
 }
 
