@@ -11,6 +11,7 @@
 namespace stretto::cli {
 
 Simulation predict(const NamedPlan& named, const Machine& machine) {
+  if (named.file == nullptr) return simulate_lowered(*named.plan, machine);
   try {
     return simulate(*named.plan, machine);
   } catch (const EndlessPlan& error) {

@@ -164,6 +164,10 @@ double least_link_us(const Operator& op, const sim::Costs& costs) {
 
 Simulation simulate(const Plan& plan, const Machine& machine) {
   validate(plan);
+  return simulate_lowered(plan, machine);
+}
+
+Simulation simulate_lowered(const Plan& plan, const Machine& machine) {
   require_room(plan, machine);
   const sim::Costs costs(plan, machine);
   sim::Engine engine(plan, costs, {});
