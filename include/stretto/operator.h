@@ -31,31 +31,41 @@
 
 namespace stretto {
 
-// X(enumerator, text, operands, meaning)
-#define STRETTO_STAGES(X)                                                                     \
-  X(gemm, "gemm", 2, "A [m, k] times the transpose of B [n, k]")                              \
-  X(swiglu, "swiglu", 2, "silu(G) * U, element by element")                                   \
-  X(gelu, "gelu", 1, "GELU of every element, in its tanh form")                               \
-  X(silu, "silu", 1, "x * sigmoid(x) of every element")                                       \
-  X(bias, "bias", 2, "X with the row B [1, n] added to every row")                            \
-  X(add, "add", 2, "the sum of two tensors, a residual for example")                          \
-  X(norm, "norm", 2, "RMSNorm of every row, times the row W [1, n]; eps=1e-06 unless given")  \
-  X(grouped, "grouped", 3, "X times the matrix of the stack W that each of IDS [m, k] names") \
-  X(permute, "permute", 2, "rows of X in the order of their experts: of each choice of IDS")  \
-  X(weigh, "weigh", 3, "sum of each row's k products of IDS [m, k], times WEIGHTS [m, k]")    \
-  X(embed, "embed", 2, "sums of rows of the tables W, those that each row of IDS picks")      \
-  X(embed_mean, "embed_mean", 2, "the same, and means of them")                               \
-  X(top_k, "top_k", 1, "the k experts that each row of scores is highest for")                \
-  X(biased_top_k, "biased_top_k", 2, "the same by their sigmoids, plus the row B [1, n]")     \
-  X(softmax_gate, "softmax_gate", 2, "weights of the experts IDS: a softmax of scores")       \
-  X(sigmoid_gate, "sigmoid_gate", 2, "weights of the experts IDS: sigmoids of scores")        \
-  X(slice_ids, "slice_ids", 1, "the slices of each of IDS: numbers in a stack of slices")     \
-  X(slice_weights, "slice_weights", 1, "each weight once for each slice")                     \
-  X(gather, "gather", 1, "all rows of X, as a product that gathers them has them")
+// X(enumerator, text, operands, goes, meaning). What `goes` by_rows makes each row of the rows of
+// the same number. What goes by_ids makes or takes indices of a run, or weights of what they name.
+#define STRETTO_STAGES(X)                                                                          \
+  X(gemm, "gemm", 2, by_rows, "A [m, k] times the transpose of B [n, k]")                          \
+  X(swiglu, "swiglu", 2, by_rows, "silu(G) * U, element by element")                               \
+  X(gelu, "gelu", 1, by_rows, "GELU of every element, in its tanh form")                           \
+  X(silu, "silu", 1, by_rows, "x * sigmoid(x) of every element")                                   \
+  X(bias, "bias", 2, by_rows, "X with the row B [1, n] added to every row")                        \
+  X(add, "add", 2, by_rows, "the sum of two tensors, a residual for example")                      \
+  X(norm, "norm", 2, by_rows,                                                                      \
+    "RMSNorm of every row, times the row W [1, n]; eps=1e-06 unless given")                        \
+  X(grouped, "grouped", 3, by_ids,                                                                 \
+    "X times the matrix of the stack W that each of IDS [m, k] names")                             \
+  X(permute, "permute", 2, by_ids,                                                                 \
+    "rows of X in the order of their experts: of each choice of IDS")                              \
+  X(weigh, "weigh", 3, by_ids, "sum of each row's k products of IDS [m, k], times WEIGHTS [m, k]") \
+  X(embed, "embed", 2, by_ids, "sums of rows of the tables W, those that each row of IDS picks")   \
+  X(embed_mean, "embed_mean", 2, by_ids, "the same, and means of them")                            \
+  X(top_k, "top_k", 1, by_ids, "the k experts that each row of scores is highest for")             \
+  X(biased_top_k, "biased_top_k", 2, by_ids, "the same by their sigmoids, plus the row B [1, n]")  \
+  X(softmax_gate, "softmax_gate", 2, by_ids, "weights of the experts IDS: a softmax of scores")    \
+  X(sigmoid_gate, "sigmoid_gate", 2, by_ids, "weights of the experts IDS: sigmoids of scores")     \
+  X(slice_ids, "slice_ids", 1, by_ids, "the slices of each of IDS: numbers in a stack of slices")  \
+  X(slice_weights, "slice_weights", 1, by_ids, "each weight once for each slice")                  \
+  X(gather, "gather", 1, by_rows, "all rows of X, as a product that gathers them has them")
 
 #define STRETTO_ENUM(name, ...) name,
 enum class StageKind : uint8_t { STRETTO_STAGES(STRETTO_ENUM) };
 #undef STRETTO_ENUM
+
+// Labels of a switch: of all kinds that go by_ids.
+#define STRETTO_CASE_OF_by_ids(name) case StageKind::name:
+#define STRETTO_CASE_OF_by_rows(name)
+#define STRETTO_CASE_OF(name, text, operands, goes, meaning) STRETTO_CASE_OF_##goes(name)
+#define STRETTO_CASES_BY_IDS STRETTO_STAGES(STRETTO_CASE_OF)
 
 std::string_view to_string(StageKind kind);
 

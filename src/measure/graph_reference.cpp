@@ -38,6 +38,7 @@ void copy_rect(const cuda::Stream& stream, DevicePtr from, size_t from_pitch, De
 
 device::StageOf stage_of(StageKind kind) {
   using device::StageOf;
+  if (looks_up(kind)) return kind == StageKind::embed ? StageOf::embed : StageOf::embed_mean;
   switch (kind) {
     case StageKind::swiglu:
       return StageOf::swiglu;
@@ -50,22 +51,10 @@ device::StageOf stage_of(StageKind kind) {
       return StageOf::sum;
     case StageKind::norm:
       return StageOf::norm;
-    case StageKind::gemm:
-    case StageKind::grouped:
-    case StageKind::permute:
-    case StageKind::weigh:
-    case StageKind::top_k:
-    case StageKind::biased_top_k:
-    case StageKind::softmax_gate:
-    case StageKind::sigmoid_gate:
-    case StageKind::slice_ids:
-    case StageKind::slice_weights:
     case StageKind::gather:
-      break;
-    case StageKind::embed:
-      return StageOf::embed;
-    case StageKind::embed_mean:
-      return StageOf::embed_mean;
+      return StageOf::rounded;
+    case StageKind::gemm:
+      STRETTO_CASES_BY_IDS break;
   }
   STRETTO_ASSERT(false, "no stage of whole tensors");
 }
@@ -186,7 +175,7 @@ class Evaluation {
     const Whole& x = tensor_of(stage.in[0]);
     Whole made{DeviceMemory(bytes_of(out.rows, out.cols, DType::fp32)), DType::fp32};
     device::StageParams params = params_of(out, x, made);
-    params.stage = hands_over(stage.kind) ? device::StageOf::rounded : stage_of(stage.kind);
+    params.stage = stage_of(stage.kind);
     params.epsilon = static_cast<float>(stage.eps);
     if (looks_up(stage.kind)) {
       params.x_columns = static_cast<uint32_t>(op_.tensor(stage.in[0]).cols);

@@ -38,12 +38,10 @@ class SizesOfGraph {
 
  private:
   ValueSizes made_by(const Stage& stage, const ValueSizes& x) {
-    ValueSizes out = x;
     const ValueSizes y =
         stage.in.size() > 1 ? sizes_[static_cast<size_t>(stage.in[1])] : ValueSizes();
     switch (stage.kind) {
       case StageKind::gemm:
-      case StageKind::grouped:
         return product(op_.tensors[static_cast<size_t>(stage.in[1])], x);
       case StageKind::swiglu:
         return {activated(x.random) * y.random, activated(x.integer) * y.integer, false};
@@ -58,29 +56,24 @@ class SizesOfGraph {
       }
       case StageKind::norm:
         return {y.random, y.integer, false};
-      case StageKind::weigh: {
-        // A gate's add up to 1; the caller's integers are 1 and 2.
-        const bool is_given = op_.tensor(stage.in[2]).stage < 0;
-        const double slots = std::sqrt(static_cast<double>(op_.tensor(stage.in[2]).cols));
-        out.integer *= is_given ? 1.6 * slots : 1;
-        out.is_exact = x.is_exact && is_given;
-        return out;
-      }
-      case StageKind::permute:
       case StageKind::gather:
         return x;
-      case StageKind::embed:
-        return y;
-      case StageKind::embed_mean:
-        return {y.random, y.integer, false};
-      case StageKind::top_k:
-      case StageKind::biased_top_k:
-      case StageKind::softmax_gate:
-      case StageKind::sigmoid_gate:
-      case StageKind::slice_ids:
-      case StageKind::slice_weights:
-        break;
+        STRETTO_CASES_BY_IDS break;
     }
+    return made_by_ids(stage, x, y);
+  }
+
+  ValueSizes made_by_ids(const Stage& stage, const ValueSizes& x, const ValueSizes& y) {
+    if (multiplies(stage.kind)) return product(op_.tensors[static_cast<size_t>(stage.in[1])], x);
+    if (stage.kind == StageKind::weigh) {
+      // A gate's add up to 1; the caller's integers are 1 and 2.
+      const bool is_given = op_.tensor(stage.in[2]).stage < 0;
+      const double slots = std::sqrt(static_cast<double>(op_.tensor(stage.in[2]).cols));
+      return {x.random, x.integer * (is_given ? 1.6 * slots : 1), x.is_exact && is_given};
+    }
+    if (stage.kind == StageKind::permute) return x;
+    if (stage.kind == StageKind::embed) return y;
+    if (stage.kind == StageKind::embed_mean) return {y.random, y.integer, false};
     return {1, 1, false};
   }
 

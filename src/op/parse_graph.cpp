@@ -19,7 +19,7 @@ constexpr double kUsualEps = 1e-6;
 constexpr std::string_view kHeldNames[] = {"whole", "rows", "cols", "experts", "routed"};
 constexpr std::string_view kOwnTypes[] = {"fp32", "i32", "i64"};
 constexpr std::string_view kStageNames[] = {
-#define STRETTO_NAME(name, text, operands, meaning) text,
+#define STRETTO_NAME(name, text, operands, goes, meaning) text,
     STRETTO_STAGES(STRETTO_NAME)
 #undef STRETTO_NAME
 };

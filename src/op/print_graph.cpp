@@ -31,8 +31,8 @@ std::string_view to_string(Edge edge) {
 
 size_t num_operands(StageKind kind) {
   using Enum = StageKind;
-#define STRETTO_CASE(name, text, operands, meaning) \
-  case Enum::name:                                  \
+#define STRETTO_CASE(name, text, operands, goes, meaning) \
+  case Enum::name:                                        \
     return operands;
   switch (kind) { STRETTO_STAGES(STRETTO_CASE) }
 #undef STRETTO_CASE

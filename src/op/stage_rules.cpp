@@ -291,18 +291,7 @@ StageRule dense_rule(StageKind kind, std::span<const Tensor* const> in) {
       return gather_rule(x);
     case StageKind::norm:  // a row's mean needs all of its columns
       return with_row(x, *in[1], x.held == Held::whole ? Held::whole : Held::rows, Held::whole);
-    case StageKind::grouped:
-    case StageKind::permute:
-    case StageKind::weigh:
-    case StageKind::embed:
-    case StageKind::embed_mean:
-    case StageKind::top_k:
-    case StageKind::biased_top_k:
-    case StageKind::softmax_gate:
-    case StageKind::sigmoid_gate:
-    case StageKind::slice_ids:
-    case StageKind::slice_weights:
-      break;
+      STRETTO_CASES_BY_IDS break;
   }
   STRETTO_ASSERT(false, "kind of stage out of range");
 }

@@ -170,17 +170,7 @@ Rows stage_rows(const Stage& stage, DType dtype, const Rows& x, const Rows* y) {
     case StageKind::gather:
       return x;
     case StageKind::gemm:
-    case StageKind::grouped:
-    case StageKind::permute:
-    case StageKind::weigh:
-    case StageKind::embed:
-    case StageKind::embed_mean:
-    case StageKind::top_k:
-    case StageKind::biased_top_k:
-    case StageKind::softmax_gate:
-    case StageKind::sigmoid_gate:
-    case StageKind::slice_ids:
-    case StageKind::slice_weights:
+      STRETTO_CASES_BY_IDS
       STRETTO_ASSERT(false, "what goes by indices is not made row by row");
   }
   return out;

@@ -36,14 +36,13 @@ TEST(OperatorPages, GraphFormatShowsTheExamplesAsTheyAre) {
     const std::string file = text_of(std::string("examples/") + name + ".graph");
     const size_t begin = file.find("\ngraph ") + 1;
     ASSERT_NE(begin, 0u);
-    EXPECT_THAT(text_of("docs/graph-format.md"),
-                HasSubstr("```\n" + file.substr(begin) + "```\n"));
+    EXPECT_THAT(text_of("docs/graph-format.md"), HasSubstr("```\n" + file.substr(begin) + "```\n"));
   }
 }
 
 TEST(OperatorPages, GraphFormatHasEveryStageAndEdge) {
   const std::string page = text_of("docs/graph-format.md");
-#define STRETTO_HAS(name, text, operands, meaning) \
+#define STRETTO_HAS(name, text, operands, goes, meaning) \
   EXPECT_THAT(page, HasSubstr(std::string("`") + (text) + " "));
   STRETTO_STAGES(STRETTO_HAS)
 #undef STRETTO_HAS
