@@ -1,6 +1,6 @@
 // count_choices experts=E IDS -> COUNTS: how many of the choices IDS are of each expert of the
 // rank, and then how many are no expert's and not -1, side by side. The first of three steps that
-// make a partition in parts; device/routing.h has all three.
+// make a partition in parts; device/make_partition.h has all three.
 #include "tasks/kinds.h"
 #include "tasks/partition_parts.h"
 #include "tasks/shapes.h"

@@ -1,7 +1,7 @@
 // What the tasks that make a partition in parts have in common.
 #pragma once
 
-#include "stretto/device/routing.h"
+#include "stretto/device/make_partition.h"
 #include "tasks/work.h"
 
 namespace stretto::tasks {

@@ -1,5 +1,5 @@
 // route experts=E IDS -> CHOICES EXPERTS ROWS COUNTS: the partition by expert of the choices IDS,
-// as device/routing.h makes it. All are columns of whole numbers, one below the other:
+// as device/make_partition.h makes it. All are columns of whole numbers, one below the other:
 //   CHOICES  by row of the partition: the choice, counted from the region's first; -1: none
 //   EXPERTS  by entry: its expert, counted from the rank's first; -1: the entry is empty
 //   ROWS     by choice: its row, counted from the first of CHOICES; -1: it has none here

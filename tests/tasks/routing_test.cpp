@@ -1,6 +1,4 @@
 // Partitions by expert against what a few lines say that they are.
-#include "stretto/device/routing.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
@@ -11,6 +9,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "stretto/device/make_partition.h"
 
 namespace stretto::device {
 namespace {

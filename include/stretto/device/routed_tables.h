@@ -3,8 +3,8 @@
 // stands there, nothing outside a region is read or written.
 #pragma once
 
+#include "stretto/device/make_partition.h"
 #include "stretto/device/mover_elements.h"
-#include "stretto/device/routing.h"
 
 namespace stretto::device {
 
