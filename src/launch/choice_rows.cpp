@@ -16,6 +16,7 @@ int64_t rows_in_memory(const Plan& plan, const Buffer& buffer) {
 }
 
 ChoiceRows::ChoiceRows(const Plan& plan) : plan_(plan) {
+  if (plan.partitions.empty()) return;
   for (int rank = 0; rank < plan.ranks(); ++rank) tables_.push_back(partition_tables(plan, rank));
 }
 
@@ -39,6 +40,23 @@ std::optional<ChoiceTables> ChoiceRows::of(const Instr& product, const Region& s
     if (stored.row0 - tables.choices.row0 != int64_t{entries->first} * entry_rows) continue;
     if (tables.rows.row1 > rows_in_memory(plan_, plan_.buffers[stored.buffer])) continue;
     return found;
+  }
+  return std::nullopt;
+}
+
+std::optional<ChoiceTables> ChoiceRows::of_permuted(const Instr& permute) const {
+  const Region& choices = plan_.reads(permute)[0];
+  const Region& stored = plan_.writes(permute)[0];
+  for (const PartitionTables& tables : tables_[static_cast<size_t>(stored.rank)]) {
+    const Region& all = tables.choices;
+    const bool are_theirs = choices.buffer == all.buffer && choices.rank == all.rank &&
+                            choices.row0 >= all.row0 && choices.row1 <= all.row1;
+    const bool are_stored =
+        stored.row0 == choices.row0 && stored.row1 == choices.row1 &&
+        plan_.buffers[choices.buffer].partition == plan_.buffers[stored.buffer].partition;
+    if (!are_theirs || !are_stored) continue;
+    if (tables.rows.row1 > rows_in_memory(plan_, plan_.buffers[stored.buffer])) continue;
+    return ChoiceTables{choices, &tables.rows};
   }
   return std::nullopt;
 }

@@ -31,6 +31,8 @@ class ChoiceRows {
   // those of the entries whose EXPERTS it reads, as one task has made them: who has awaited that
   // has awaited CHOICES too.
   std::optional<ChoiceTables> of(const Instr& product, const Region& stored) const;
+  // The same of rows that a permute stores, which are those whose CHOICES it reads.
+  std::optional<ChoiceTables> of_permuted(const Instr& permute) const;
 
  private:
   const Plan& plan_;

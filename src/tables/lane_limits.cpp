@@ -191,7 +191,8 @@ class LaneLimits {
     }
   }
 
-  // Outputs whose rows are a partition's are stored by choice, by tiles, and read by nobody.
+  // Outputs whose rows are a partition's are stored by choice, by tiles or a permute, and read by
+  // nobody.
   void look_at_choices(const InstrRef& at) {
     const Instr& instr = instr_at(at);
     const auto find = [&](std::span<const Region> regions) {
@@ -214,9 +215,13 @@ class LaneLimits {
     const bool is_tile = is_routed_product(product.op) && (tile == nullptr || at.pos == tile->last);
     const bool is_own = writes.size() == 1 && written->rank == plan_.lanes[at.lane].rank;
     const std::string& name = plan_.buffers[written->buffer].name;
-    if (!is_tile || !is_own || !choices_.of(product, *written)) {
-      limits_.add(fmt::format("GPUs hand over the rows of {} by choice: each is of a tile that "
-                              "stores nothing else, of entries whose tables are of one partition",
+    const bool is_permute = instr.op == Opcode::permute && tile == nullptr;
+    const bool has_tables = is_permute ? choices_.of_permuted(instr).has_value()
+                                       : is_tile && choices_.of(product, *written).has_value();
+    if (!is_own || !has_tables) {
+      limits_.add(fmt::format("GPUs hand over the rows of {} by choice: each is of a tile or a "
+                              "permute that stores nothing else, of entries whose tables are of "
+                              "one partition",
                               name),
                   at);
     } else if (written->col0 % 8 != 0 || written->cols() % 8 != 0) {

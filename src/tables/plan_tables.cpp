@@ -21,7 +21,7 @@ using device::MoverTask;
 
 class TableBuilder {
  public:
-  explicit TableBuilder(const TableBasis& basis) : basis_(basis) {
+  explicit TableBuilder(const TableBasis& basis) : basis_(basis), choices_(basis.plan) {
     if (!basis.serves) return;
     const RowShards owners = row_owners(basis.plan.op);
     rows_ = {nullptr, static_cast<int32_t>(basis.plan.op.rows()), owners.ranks,
@@ -212,7 +212,7 @@ class TableBuilder {
           if (rows.sum != nullptr) ++at;
           add(norm_task(basis_, rows, table, hazards));
         } else if (routes && is_routed_move(instr.op)) {
-          add(routed_task(basis_, instr, table, hazards));
+          add(routed_task(basis_, choices_, instr, table, hazards));
         } else {
           add(mover_task(basis_, instr, table, hazards));
           if (joins) require_vectors(tasks.back());
@@ -264,6 +264,7 @@ class TableBuilder {
   }
 
   TableBasis basis_;
+  const ChoiceRows choices_;
   device::RowsOfRun rows_{};
   RankTables tables_;
 };

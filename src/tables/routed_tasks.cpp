@@ -60,9 +60,11 @@ const RoutedRow& row_of(Opcode op) {
 
 class RoutedTaskBuilder {
  public:
-  RoutedTaskBuilder(const TableBasis& basis, const Instr& instr, MoverTable& table)
+  RoutedTaskBuilder(const TableBasis& basis, const ChoiceRows& choices, const Instr& instr,
+                    MoverTable& table)
       : basis_(basis),
         plan_(basis.plan),
+        choices_(choices),
         instr_(instr),
         reads_(plan_.reads(instr)),
         writes_(plan_.writes(instr)),
@@ -79,7 +81,7 @@ class RoutedTaskBuilder {
     task_.columns = static_cast<uint32_t>(writes_[0].cols());
     task_.first_region = static_cast<uint32_t>(table_.regions[0].size());
     add_regions(reads_);
-    add_regions(writes_);
+    add_results();
     routed_.kind = row_of(instr_.op).kind;
     routed_.wide_ids = std::any_of(reads_.begin(), reads_.end(), [&](const Region& read) {
       return plan_.buffers[read.buffer].dtype == DType::i64;
@@ -139,6 +141,7 @@ class RoutedTaskBuilder {
         routed_.top_k = static_cast<uint32_t>(instr_.count(0));
         routed_.table_rows = static_cast<uint32_t>(reads_[1].rows());
         routed_.vectors = moves_vectors(reads_.subspan(1)) && moves_vectors(writes_);
+        routed_.own_experts = rows_by_choice_;
         break;
       case Opcode::merge:
         routed_.top_k = static_cast<uint32_t>(reads_[0].cols());
@@ -218,6 +221,20 @@ class RoutedTaskBuilder {
     for (int set = 0; set < basis_.sets; ++set) {
       for (const Region& region : regions) {
         const Buffer& buffer = plan_.buffers[region.buffer];
+  // Rows by choice begin with that of the first choice of the partition's tokens.
+  void add_results() {
+    if (instr_.op != Opcode::permute || !is_by_choice(plan_.buffers[writes_[0].buffer])) {
+      return add_regions(writes_);
+    }
+    const std::optional<ChoiceTables> tables = choices_.of_permuted(instr_);
+    STRETTO_ASSERT(tables, "rows without tables are handed over by choice");
+    Region to = writes_[0];
+    to.row0 = tables->rows->row0;
+    to.row1 = tables->rows->row1;
+    rows_by_choice_ = static_cast<uint32_t>(to.rows());
+    add_regions({&to, 1});
+  }
+
         table_.regions[static_cast<size_t>(set)].push_back(
             {basis_.address(region, set) + offset_of(buffer, region.row0, region.col0),
              row_bytes_of(buffer)});
@@ -230,12 +247,14 @@ class RoutedTaskBuilder {
   const Instr& instr_;
   const std::span<const Region> reads_, writes_;
   MoverTable& table_;
+  const ChoiceRows& choices_;
   MoverTask task_{};
   RoutedTask routed_{};
 };
 
 bool is_whole_rows(const Plan& plan, const Region& region) {
   return region.cols() == plan.buffers[region.buffer].cols;
+  uint32_t rows_by_choice_ = 0;
 }
 
 // Of a route, or one of the steps.
@@ -293,9 +312,9 @@ std::string why_no_routed_task(const Plan& plan, const Instr& instr) {
   return "";
 }
 
-MoverTask routed_task(const TableBasis& basis, const Instr& instr, MoverTable& table,
-                      LaneHazards& hazards) {
-  MoverTask task = RoutedTaskBuilder(basis, instr, table).build();
+MoverTask routed_task(const TableBasis& basis, const ChoiceRows& choices, const Instr& instr,
+                      MoverTable& table, LaneHazards& hazards) {
+  MoverTask task = RoutedTaskBuilder(basis, choices, instr, table).build();
   task.drains = hazards.must_end_before(basis.plan.reads(instr), basis.plan.writes(instr)) ? 1 : 0;
   return task;
 }

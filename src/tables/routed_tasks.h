@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "launch/choice_rows.h"
 #include "plan/tile_task.h"
 #include "tables/mover_tasks.h"
 
@@ -14,8 +15,9 @@ bool is_routed_move(Opcode op);
 // Why no mover does it; empty when one does.
 std::string why_no_routed_task(const Plan& plan, const Instr& instr);
 
-device::MoverTask routed_task(const TableBasis& basis, const Instr& instr, MoverTable& table,
-                              LaneHazards& hazards);
+// `choices`: the plan's.
+device::MoverTask routed_task(const TableBasis& basis, const ChoiceRows& choices,
+                              const Instr& instr, MoverTable& table, LaneHazards& hazards);
 
 // Whether some task of the table's from number `first` on makes a partition: that takes the ring's
 // memory, so the other tasks of its block do without.

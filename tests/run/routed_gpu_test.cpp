@@ -51,6 +51,12 @@ std::vector<RoutingCase> cases() {
         all.push_back({"moe-tp-up " + sizes(12), schedule, ranks});
         all.push_back({"moe-tp-down " + sizes(12), schedule, ranks});
         all.push_back({"moe-tp-down-ar " + sizes(12), schedule, ranks});
+        if (schedule.starts_with("library") || schedule.find("reuse") != std::string::npos)
+          continue;
+        for (const char* name : {"dispatch", "combine", "dispatch-combine"}) {
+          all.push_back({fmt::format("{} t={} h=512 experts={} k=3", name, tokens, 3 * ranks),
+                         schedule, ranks});
+        }
       }
     }
     // Columns that are no multiple of a vector of sums, low and odd entries, another type.
@@ -78,7 +84,19 @@ std::vector<RoutingCase> cases() {
       all.push_back({fmt::format("{} t=203 h=512 f={} experts={} k=3", name, 96 * ranks, 3 * ranks),
                      schedule, ranks});
     }
+    // Rows alone: of another type, wider than a warp's piece, of one choice, and of uneven shares.
+    all.push_back(
+        {fmt::format("dispatch-i64 t=77 h=328 experts={} k=2", ranks == 1 ? 2 : 3 * ranks - 1),
+         schedule + ",tile=24x80", ranks, "fp16"});
+    all.push_back({fmt::format("dispatch t=130 h=7168 experts={} k=1", 2 * ranks),
+                   schedule + ",tile=16x64", ranks});
+    all.push_back({fmt::format("combine t=130 h=7168 experts={} k=8", 16 * ranks),
+                   schedule + ",tile=16x64", ranks});
     if (ranks > 1) {
+      for (const char* name : {"dispatch", "combine", "dispatch-combine"}) {
+        all.push_back({fmt::format("{} t=203 h=512 experts={} k=3", name, 3 * ranks - 1),
+                       "low-latency", ranks});
+      }
       const std::string uneven =
           fmt::format("moe-ep t=203 h=512 f=384 experts={} k=3", 3 * ranks - 1);
       all.push_back({uneven, "tiles,comm-sms=4,granularity=whole", ranks});
@@ -223,6 +241,12 @@ std::vector<RoutingCase> replayed_cases() {
                    "tiles,comm-sms=4", ranks});
   }
   all.push_back({"moe-ep t=203 h=512 f=96 experts=5 k=3", "library", 1});
+  for (const int ranks : {2, 4}) {
+    for (const char* schedule : {"tiles,comm-sms=4,granularity=chunk", "low-latency"}) {
+      all.push_back(
+          {fmt::format("dispatch t=203 h=512 experts={} k=3", 3 * ranks), schedule, ranks});
+    }
+  }
   return all;
 }
 

@@ -28,7 +28,10 @@ TEST(RoutedPlans, AreAccepted) {
         "moe-tp-i64 t=203 h=512 f=768 experts=12 k=3 ranks=4 dtype=bf16",
         "moe-tp-up t=203 h=512 f=768 experts=12 k=3 ranks=4 dtype=bf16",
         "moe-tp-down t=203 h=512 f=768 experts=12 k=3 ranks=4 dtype=bf16",
-        "moe-tp-down-ar t=203 h=512 f=768 experts=12 k=3 ranks=4 dtype=bf16"}) {
+        "moe-tp-down-ar t=203 h=512 f=768 experts=12 k=3 ranks=4 dtype=bf16",
+        "dispatch t=203 h=512 experts=11 k=3 ranks=4 dtype=bf16",
+        "combine t=203 h=512 experts=12 k=3 ranks=4 dtype=bf16",
+        "dispatch-combine t=203 h=512 experts=12 k=3 ranks=4 dtype=bf16"}) {
     for (const std::string schedule : {"sequential", "tiles", "tiles,granularity=chunk"}) {
       EXPECT_EQ(join(why_not_on_cuda(plan_of_operator(op, schedule)), "; "), "")
           << op << " " << schedule;
@@ -75,6 +78,27 @@ TEST(RoutedPlans, HandOverRowsByChoiceOfTheirOwnTablesOnly) {
   Instr* const copied = first_of(read, Opcode::copy);
   read.operands[copied->first_operand] = stored;
   EXPECT_THAT(join(why_not_on_cuda(read), "; "), HasSubstr("so no task reads them"));
+}
+
+TEST(RoutedPlans, PermuteRowsByChoiceOfTheirOwnTablesOnly) {
+  const Plan plan =
+      plan_of_operator("dispatch t=203 h=512 experts=12 k=3 ranks=4 dtype=bf16", "tiles");
+  Plan shifted = plan;  // rows of other choices than those that are read
+  for (Lane& lane : shifted.lanes) {
+    for (Instr& instr : lane.instrs) {
+      if (instr.op != Opcode::permute) continue;
+      Region& choices = shifted.operands[instr.first_operand];
+      const int32_t rows = choices.rows();
+      choices.row0 += rows;
+      choices.row1 += rows;
+    }
+  }
+  EXPECT_THAT(join(why_not_on_cuda(shifted), "; "), HasSubstr("whose tables are of one partition"));
+  Plan unmade = plan;  // nobody writes the tables
+  for (Lane& lane : unmade.lanes) {
+    std::erase_if(lane.instrs, [](const Instr& instr) { return instr.op == Opcode::route; });
+  }
+  EXPECT_THAT(join(why_not_on_cuda(unmade), "; "), HasSubstr("whose tables are of one partition"));
 }
 
 // Proved, since lanes by themselves come to it; a kernel of partitions ends before tiles begin.

@@ -46,6 +46,10 @@ class RoutedMaps : public testing::TestWithParam<MapsCase> {
   uint16_t out() const {
     return *plan_.find_buffer(memory_.op.tensor(memory_.op.outputs[0].tensor).name);
   }
+  bool hands_over_by_choice() const {
+    return std::string(GetParam().op).find("-up") != std::string::npos || only_dispatches();
+  }
+  bool only_dispatches() const { return std::string(GetParam().op).starts_with("dispatch"); }
   static size_t size_of(int value) { return static_cast<size_t>(value); }
 
   RoutedMemory memory_;
@@ -120,7 +124,7 @@ TEST_P(RoutedMaps, SumsTakeTheRowsOfTheirTokensChoices) {
     EXPECT_FALSE(of.term(0, static_cast<uint32_t>(memory_.top_k)).is_there);
   });
   for (const auto& [row, times] : taken) EXPECT_EQ(times, 1);
-  if (std::string(GetParam().op).find("-up") == std::string::npos) {
+  if (!hands_over_by_choice()) {
     EXPECT_GT(seen, 0);
     EXPECT_FALSE(taken.empty());
   }
@@ -238,6 +242,52 @@ TEST_P(RoutedMaps, OutputsByChoiceAreStoredOnce) {
   EXPECT_EQ(scattering, is_up ? plan_.ranks() : 0);
 }
 
+// Where a permute hands rows over, too: those of a rank's own experts, each from its token's row.
+TEST_P(RoutedMaps, PermutedRowsByChoiceAreStoredOnce) {
+  if (!only_dispatches()) return;
+  Region output;
+  output.buffer = out();
+  const int32_t rows = memory_.tokens * memory_.top_k;
+  const auto row_bytes = static_cast<int64_t>(row_bytes_of(plan_.buffers[out()]));
+  std::map<std::pair<int, int>, std::vector<int>> stored;  // by rank and set
+  each_task([&](const Instr& instr, const RoutedTables& of, int set) {
+    if (instr.op != Opcode::permute) return;
+    const auto reads = plan_.reads(instr);
+    output.rank = plan_.writes(instr)[0].rank;
+    std::vector<int>& own = stored[{output.rank, set}];
+    own.resize(size_of(rows));
+    for (uint32_t row = 0; row < of.task.rows; ++row) {
+      const auto moved = of.permuted(device::number_at(of.from[0], row), row);
+      if (!moved.is_there) continue;
+      const auto first = static_cast<int64_t>(memory_.address(output, 0, 0, set));
+      const int64_t at = static_cast<int64_t>(of.to[0].address) +
+                         static_cast<int64_t>(moved.to) * row_bytes - first;
+      ASSERT_EQ(at % row_bytes, 0);
+      const auto choice = static_cast<int32_t>(at / row_bytes);
+      ASSERT_LT(choice, rows);
+      ++own[size_of(choice)];
+      const int32_t token = choice / memory_.top_k;
+      EXPECT_EQ(memory_.first_token(reads[1]) + static_cast<int32_t>(moved.from), token);
+      EXPECT_EQ(of.from[1].address + moved.from * of.from[1].row_bytes,
+                memory_.address(reads[1], static_cast<int32_t>(moved.from), 0, set));
+    }
+    for (const int32_t wild : {-1, INT32_MIN, INT32_MAX}) {
+      EXPECT_FALSE(of.permuted(wild, 0).is_there) << wild;
+    }
+    const auto behind = static_cast<int32_t>(of.routed.own_experts);
+    EXPECT_FALSE(of.permuted(behind, 0).is_there);
+  });
+  EXPECT_EQ(stored.size(), size_of(plan_.ranks() * memory_.sets));
+  for (const auto& [where, own] : stored) {
+    const int rank = where.first;
+    for (int32_t choice = 0; choice < rows; ++choice) {
+      const bool is_own = memory_.is_experts(choice / memory_.top_k, choice % memory_.top_k,
+                                             shares().begin(rank), shares().size(rank));
+      ASSERT_EQ(own[size_of(choice)], is_own ? 1 : 0) << rank << " " << choice;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Plans, RoutedMaps,
     testing::Values(
@@ -255,7 +305,10 @@ INSTANTIATE_TEST_SUITE_P(
         MapsCase{"moe-tp-up t=45 h=64 f=192 experts=6 k=3 ranks=3", "tiles,tile=16x64"},
         MapsCase{"moe-tp-up t=45 h=64 f=240 experts=6 k=3 ranks=3",
                  "tiles,tile=24x32,granularity=chunk"},
-        MapsCase{"moe-tp-up t=45 h=64 f=96 experts=6 k=3 ranks=1", "sequential,tile=64x64"}));
+        MapsCase{"moe-tp-up t=45 h=64 f=96 experts=6 k=3 ranks=1", "sequential,tile=64x64"},
+        MapsCase{"dispatch t=45 h=64 experts=7 k=3 ranks=3", "tiles,tile=16x64"},
+        MapsCase{"dispatch t=45 h=64 experts=7 k=3 ranks=3", "tiles,tile=16x64,granularity=chunk"},
+        MapsCase{"dispatch-i64 t=45 h=64 experts=6 k=3 ranks=1", "sequential,tile=64x64"}));
 
 }  // namespace
 }  // namespace stretto::cuda

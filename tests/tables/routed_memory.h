@@ -26,9 +26,7 @@ class RoutedMemory {
     tokens = static_cast<int32_t>(ids.rows);
     top_k = static_cast<int32_t>(ids.cols);
     for (const Stage& stage : op.stages) {
-      if (stage.kind == StageKind::grouped) {
-        experts = static_cast<int32_t>(op.tensor(stage.in[1]).matrices);
-      }
+      if (makes_choices_rows(stage.kind)) experts = static_cast<int32_t>(op.experts_of(stage));
     }
     for (auto& of_rank : places) {
       for (const Buffer& buffer : plan.buffers) {

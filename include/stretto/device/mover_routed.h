@@ -80,21 +80,20 @@ class RoutedMover {
   }
 
   // Sources: CHOICES, X. Each warp has so many rows, as far apart as there are warps, and looks at
-  // all of their choices at once.
+  // all of their choices at once. What is by choice goes to the choice's row.
   STRETTO_DEVICE void permute() const {
     const uint32 lane = threadIdx.x % 32;
 #pragma unroll 1
     for (uint32 first = threadIdx.x / 32; first < task_.rows; first += kAddWarps * 32) {
       const uint32 own = first + lane * kAddWarps;
       const int32 choice = own < task_.rows ? number_at(from_[0], own) : -1;
-      const uint32 from =
-          choice < 0 ? routed_.table_rows : static_cast<uint32>(choice) / routed_.top_k;
-      uint32 left = __ballot_sync(0xffffffffu, from < routed_.table_rows);
+      const PermutedRow moved = tables_.permuted(choice, own);
+      uint32 left = __ballot_sync(0xffffffffu, moved.is_there);
 #pragma unroll 1
       for (; left != 0; left &= left - 1) {
         const int at = __ffs(static_cast<int>(left)) - 1;
-        const uint32 row = __shfl_sync(0xffffffffu, from, at);
-        const uint32 to = first + static_cast<uint32>(at) * kAddWarps;
+        const uint32 row = __shfl_sync(0xffffffffu, moved.from, at);
+        const uint32 to = __shfl_sync(0xffffffffu, moved.to, at);
 #pragma unroll 1
         for (uint32 d = 0; d < task_.num_destinations; ++d) move_row(from_[1], row, d, to);
       }

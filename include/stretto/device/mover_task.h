@@ -112,7 +112,8 @@ struct RoutedTask {
   uint32 first_expert, own_experts;  // of route: those of the partition; dispatch: of who is sent
                                      // to. The second, top_k: groups that are left; gates: whether
                                      // they normalise, by what the task has as epsilon; slices:
-                                     // of each expert
+                                     // of each expert; permute: rows that are stored by choice, 0:
+                                     // rows stay in the order of CHOICES
   uint32 workers;                    // route and its steps: warps that make the partition
   uint32 parts;                      // place_choices, fill_entries: rows of PARTS
   uint32 part;                       // place_choices: that of IDS; fill_entries: the first entry

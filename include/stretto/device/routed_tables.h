@@ -32,6 +32,12 @@ struct RoutedTerm {
   bool is_there = false;
 };
 
+// A row of a partition: which one of X it is, and where it goes.
+struct PermutedRow {
+  uint32 from = 0, to = 0;
+  bool is_there = false;
+};
+
 struct RoutedTables {
   const MoverTask& task;
   const RoutedTask& routed;
@@ -70,6 +76,18 @@ struct RoutedTables {
       term.weight = load_element(address_in(from[0], row, number, routed.weights), routed.weights);
     }
     return term;
+  }
+
+  // Of permute: the task's row `own`, which has that choice, or none where it is negative.
+  STRETTO_PRIMITIVE PermutedRow permuted(int32 choice, uint32 own) const {
+    const bool by_choice = routed.own_experts != 0;
+    const auto number = static_cast<uint32>(choice);
+    PermutedRow row;
+    row.from = number / routed.top_k;
+    row.to = by_choice ? number : own;
+    row.is_there =
+        choice >= 0 && row.from < routed.table_rows && (!by_choice || number < routed.own_experts);
+    return row;
   }
 
   // Of route, count_choices and place_choices. First source: IDS, whose rows follow one another.
