@@ -55,7 +55,8 @@ namespace stretto {
   X(sigmoid_gate, "sigmoid_gate", 2, by_ids, "weights of the experts IDS: sigmoids of scores")     \
   X(slice_ids, "slice_ids", 1, by_ids, "the slices of each of IDS: numbers in a stack of slices")  \
   X(slice_weights, "slice_weights", 1, by_ids, "each weight once for each slice")                  \
-  X(gather, "gather", 1, by_rows, "all rows of X, as a product that gathers them has them")
+  X(gather, "gather", 1, by_rows, "all rows of X, as a product that gathers them has them")        \
+  X(count, "count", 1, by_ids, "how many of the choices IDS each expert has")
 
 #define STRETTO_ENUM(name, ...) name,
 enum class StageKind : uint8_t { STRETTO_STAGES(STRETTO_ENUM) };
@@ -104,8 +105,10 @@ inline bool slices_choices(StageKind kind) {
 inline constexpr size_t kMostStages = 4096;
 inline constexpr size_t kMostSizes = 32;
 
-// Whether it hands over what a product has gathered.
-inline bool hands_over(StageKind kind) { return kind == StageKind::gather; }
+// Whether it hands over, to the caller alone, what a product has gathered or a partition counted.
+inline bool hands_over(StageKind kind) {
+  return kind == StageKind::gather || kind == StageKind::count;
+}
 
 struct GraphText;  // a graph before its sizes are known (graph_text.h)
 
@@ -141,8 +144,8 @@ struct Stage {
   // to 1 before.
   double scale = 1;
   bool normalises = true;
-  // Of those that slice choices: in how many each expert is. Of those and of permute: how many
-  // experts there are.
+  // Of those that slice choices: in how many each expert is. Of those, of permute and of count: how
+  // many experts there are.
   int64_t slices = 1, experts = 0;
   int team = 0;  // ranks that compute it among them; 0: all ranks do
 };

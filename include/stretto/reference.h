@@ -155,9 +155,12 @@ void fill_tensor(const Operator& op, const InputData& data, int tensor, int64_t 
 // is on, -1 where its choice is no expert's. Nothing of other tensors, and where scores choose.
 std::optional<int> rank_of_choice(const Operator& op, const InputData& data, int tensor,
                                   int64_t row);
-// Rows [row0, row1) of every output, in their order. Each tensor that a segment leaves is taken to
-// be rounded to the operator's type.
+// Rows [row0, row1) of every output, in their order, counted as the operator's: of what has a row
+// for each choice, those of these rows' choices; of what is counted of all rows, everything with
+// row 0. Each tensor that a segment leaves is taken to be rounded to the operator's type.
 std::vector<ExpectedRows> expected_outputs(const Operator& op, const InputData& data,
                                            const Roundings& roundings, int64_t row0, int64_t row1);
+// So many rows there are to ask for.
+int64_t rows_to_expect(const Operator& op);
 
 }  // namespace stretto

@@ -29,6 +29,7 @@ namespace stretto {
   X(count_choices, "count_choices", "how many of some choices are each expert's")       \
   X(place_choices, "place_choices", "which rows of a partition some choices get")       \
   X(fill_entries, "fill_entries", "which choices some entries of a partition have")     \
+  X(sum_counts, "sum_counts", "choices that each expert has in all blocks of tokens")   \
   X(permute, "permute", "move the rows that a partition's choices take")                \
   X(gather_gemm, "gather_gemm", "one tile of an expert's product, its rows gathered")   \
   X(grouped_gemm, "grouped_gemm", "one tile of an expert's product, its rows in place") \

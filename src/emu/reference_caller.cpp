@@ -79,8 +79,7 @@ void ReferenceCaller::verify(int run, const Run& of) {
                                          outputs[first_of_team(outputs_[i].tensor, rank)];
     }
   }
-  const int first = outputs_[0].tensor;
-  const int64_t rows = plan_.op.tensor(first).rows / rows_each(plan_.op, first);
+  const int64_t rows = rows_to_expect(plan_.op);
   for (int64_t row0 = 0; row0 < rows; row0 += kRowsAtATime) {
     const int64_t row1 = std::min(rows, row0 + kRowsAtATime);
     const auto expected = reference_->expected(plan_.op, data(run), roundings_, row0, row1);

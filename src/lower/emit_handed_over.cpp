@@ -99,7 +99,7 @@ class HandOver {
 const SegmentLowering* gathers_for(const Lowering& state, const PartLowering& part,
                                    const OperatorSegment& segment) {
   const bool is_handed = !segment.product && !segment.is_gather() &&
-                         hands_over(state.op.stage(segment.stages[0]).kind);
+                         state.op.stage(segment.stages[0]).kind == StageKind::gather;
   if (!is_handed) return nullptr;
   const auto found = std::find_if(
       state.products.begin(), state.products.end(), [&](const SegmentLowering& product) {

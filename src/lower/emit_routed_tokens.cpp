@@ -176,9 +176,9 @@ class RoutedTokens {
     of_.emit.write(region_of({from + first, from + last, 0, 1}, blocks_.experts_of, rank));
   }
   void write_counts(int rank, int block) {
-    const int32_t counts = block * (blocks_.experts + 1);
-    of_.emit.write(region_of({counts, counts + blocks_.experts_of_rank(rank) + 1, 0, 1},
-                             blocks_.counts, rank));
+    const int32_t first = blocks_.first_count(block, rank),
+                  last = blocks_.first_count(block + 1, rank);
+    of_.emit.write(region_of({first, last, 0, 1}, blocks_.counts, rank));
   }
 
   // Entry by entry, in the order in which tiles take them: beside tiles where movers of their own

@@ -18,4 +18,10 @@ bool movers_hand_over(const SegmentLowering& product);
 void hand_over_rows(Lowering& state, const PartLowering& part, const SegmentLowering& product,
                     const OperatorSegment& segment);
 
+// Whether the segment hands over how many choices each expert has.
+bool counts_choices(const Operator& op, const OperatorSegment& segment);
+// Adds up what the blocks of a partition have counted, right behind what else its lane does: nobody
+// else waits for it.
+void emit_counts(Lowering& state, const PartLowering& part, const OperatorSegment& segment);
+
 }  // namespace stretto

@@ -87,6 +87,11 @@ class SegmentsInTurn {
   }
 
   void emit_segment(size_t i, size_t p) {
+    if (counts_choices(state_.op, segment(i, p))) {
+      finish(p);
+      emit_counts(state_, state_.parts[p], segment(i, p));
+      return keep(p, {});
+    }
     const SegmentLowering* const gathers = gathers_for(state_, state_.parts[p], segment(i, p));
     if (i + p > 0) {
       finish(p);

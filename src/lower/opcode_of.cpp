@@ -44,6 +44,8 @@ Opcode opcode_of(StageKind kind) {
       return Opcode::slice_weights;
     case StageKind::gather:
       return Opcode::copy;
+    case StageKind::count:
+      return Opcode::sum_counts;
   }
   STRETTO_ASSERT(false, "kind of stage out of range");
 }

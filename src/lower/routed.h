@@ -38,6 +38,8 @@ struct RoutedBlocks {
     return static_cast<int32_t>(std::min(tokens, (block + 1) * tokens_of_block));
   }
   int32_t first_entry(int block) const { return block * entries; }
+  // In COUNTS: a count for each of the rank's experts, and one of bad ids.
+  int32_t first_count(int block, int rank) const { return block * (experts_of_rank(rank) + 1); }
   Rect rows_of_entries(int32_t first, int32_t last, int32_t col0, int32_t col1) const {
     return {first * entry_rows, last * entry_rows, col0, col1};
   }

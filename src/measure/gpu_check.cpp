@@ -217,7 +217,7 @@ class GpuCheck {
 
   void compare(const InputData& data, int run) {
     const Operator& op = plan_.op;
-    const int64_t num_rows = op.tensor(op.outputs[0].tensor).rows;
+    const int64_t num_rows = rows_to_expect(op);
     // Of one row: multiply-adds of all ranks.
     const double row_cost = flops_per_rank(op) / 2 * op.ranks / static_cast<double>(num_rows);
     const double all = row_cost * static_cast<double>(num_rows);

@@ -38,8 +38,8 @@ struct StageText {
   std::vector<std::string> in;
   double eps = 0;                                        // norm
   std::optional<Extent> k = {}, groups = {}, best = {};  // of what chooses experts
-  std::optional<Extent> slices = {}, experts = {};       // of what slices choices; of permute
-  std::optional<double> scale = {};                      // of what weighs them
+  std::optional<Extent> slices = {}, experts = {};  // of what slices choices; of permute, count
+  std::optional<double> scale = {};                 // of what weighs them
   std::optional<bool> normalises = {};
   TextPlace place = {}, in_place = {};
 };

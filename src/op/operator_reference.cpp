@@ -1,5 +1,5 @@
 // The reference of operators: their stages one after the other, on some rows at a time. Rows do not
-// depend on one another.
+// depend on one another; what is counted of all rows is the caller's ids alone.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -31,6 +31,10 @@ class StageByStage {
     std::vector<ExpectedRows> outputs;
     for (const OperatorOutput& output : op_.outputs) {
       const Rows& rows = rows_.at(output.tensor);
+      if (is_count(output.tensor)) {  // with the first rows, of all
+        outputs.push_back({0, rows.rows, rows.cols, rows.values, rows.errors});
+        continue;
+      }
       const int64_t each = rows_each(op_, output.tensor);
       outputs.push_back({row0_ * each, row1_ * each, rows.cols, rows.values, rows.errors});
       ExpectedRows& expected = outputs.back();
@@ -64,6 +68,10 @@ class StageByStage {
     if (looks_up(stage.kind)) return store(stage, look_up_rows(op_, data_, stage, row0_, row1_));
     if (chooses_experts(stage.kind)) return choose(stage);
     if (stage.kind == StageKind::slice_ids) return number_slices(stage);
+    if (stage.kind == StageKind::count) {
+      rows_[stage.out] = row0_ == 0 ? count_choices(op_, data_, stage) : Rows(0, 1);
+      return;
+    }
     const Rows& x = rows_of(stage.in[0]);
     if (stage.kind == StageKind::permute) {  // as they are
       rows_[stage.out] = routed_.permuted(stage, x);
@@ -104,6 +112,11 @@ class StageByStage {
     Rows ids = slices_of(rows_of(stage.in[0]), stage.experts, stage.slices);
     routed_.set_ids(stage.out, ids);
     rows_[stage.out] = std::move(ids);
+  }
+
+  bool is_count(int tensor) const {
+    const int made_by = op_.tensor(tensor).stage;
+    return made_by >= 0 && op_.stage(made_by).kind == StageKind::count;
   }
 
   // Rows that an infinity may have come into may be anything. Where bounds are as large as the
@@ -179,6 +192,15 @@ std::vector<ExpectedRows> expected_outputs(const Operator& op, const InputData& 
     return {expected_rows(*only, data, roundings, row0, row1)};
   }
   return StageByStage(op, data, roundings, row0, row1).run();
+}
+
+int64_t rows_to_expect(const Operator& op) {
+  for (const OperatorOutput& output : op.outputs) {
+    const Tensor& of = op.tensor(output.tensor);
+    if (of.stage >= 0 && op.stage(of.stage).kind == StageKind::count) continue;
+    return of.rows / rows_each(op, output.tensor);
+  }
+  return 1;  // counts come with the first row
 }
 
 }  // namespace stretto

@@ -302,14 +302,14 @@ class GraphParser {
   }
 
   static bool takes_experts(StageKind kind) {
-    return kind == StageKind::slice_ids || kind == StageKind::permute;
+    return kind == StageKind::slice_ids || kind == StageKind::permute || kind == StageKind::count;
   }
   static std::string_view attributes_of(StageKind kind) {
     if (kind == StageKind::norm) return "eps";
     if (chooses_experts(kind)) return "k, groups and best";
     if (kind == StageKind::slice_ids) return "experts and slices";
     if (kind == StageKind::slice_weights) return "slices";
-    if (kind == StageKind::permute) return "experts";
+    if (takes_experts(kind)) return "experts";
     return weighs_experts(kind) ? "scale and normalise" : "";
   }
 

@@ -84,6 +84,17 @@ std::optional<int> rank_of_choice(const Operator& op, const InputData& data, int
   return std::nullopt;
 }
 
+Rows count_choices(const Operator& op, const InputData& data, const Stage& stage) {
+  const int ids = stage.in[0];
+  Rows counts(stage.experts, 1);
+  for (int64_t row = 0; row < op.tensor(ids).rows; ++row) {
+    for (const int32_t id : ids_of_row(op, data, ids, row)) {
+      if (id >= 0 && id < stage.experts) ++counts.values[static_cast<size_t>(id)];
+    }
+  }
+  return counts;
+}
+
 int64_t rows_each(const Operator& op, int tensor) {
   const Tensor& of = op.tensor(tensor);
   for (const Stage& stage : op.stages) {

@@ -11,6 +11,9 @@
 
 namespace stretto {
 
+// How many choices each expert has in all rows of ids that the caller gives.
+Rows count_choices(const Operator& op, const InputData& data, const Stage& stage);
+
 class RoutedRows {
  public:
   // Holds the operator's rows [row0, row1).

@@ -26,6 +26,7 @@ class SegmentCutter {
 
   void cut() {
     for (size_t i = 0; i < op_.stages.size(); ++i) add_stage(static_cast<int>(i));
+    require_partitions();
     put_edges();
     std::erase_if(segments_, [](const OperatorSegment& segment) {
       return segment.weights.empty() && segment.stages.empty();
@@ -66,7 +67,8 @@ class SegmentCutter {
     if (stage.kind == StageKind::permute) return add_permute(id);
     if (stage.kind == StageKind::weigh) return weigh(id);
     if (looks_up(stage.kind)) return add_look_ups(id);
-    if (hands_over(stage.kind)) return hand_over(id);
+    if (stage.kind == StageKind::gather) return hand_over(id);
+    if (stage.kind == StageKind::count) return count(id);
     if (follows_tile_by_tile(stage.kind) && stays(stage.in[0], stage.needs[0])) {
       const int first = segment_of(stage.in[0]);
       if (stage.kind != StageKind::swiglu) return append(first, id);
@@ -205,6 +207,41 @@ class SegmentCutter {
     append(static_cast<int>(segments_.size()) - 1, id);
   }
 
+  // How many choices of each expert a partition has, for the caller: a segment behind all others.
+  void count(int id) {
+    const Stage& stage = op_.stage(id);
+    const Tensor &made = op_.tensor(stage.out), &ids = op_.tensor(stage.in[0]);
+    if (uses(stage.out) != 1 || !op_.output_held(stage.out)) {
+      refuse(fmt::format("{} is counted for the caller alone: output it as rows", made.name));
+    }
+    if (ids.stage >= 0) {
+      refuse(fmt::format("{} counts choices that the caller gives, and {} is made by a stage",
+                         made.name, ids.name));
+    }
+    OperatorSegment one;
+    one.input = stage.in[0];
+    segments_.push_back(std::move(one));
+    append(static_cast<int>(segments_.size()) - 1, id);
+  }
+
+  // What is counted is what some stage puts in the order of experts that are dealt to ranks.
+  void require_partitions() {
+    for (const Stage& stage : op_.stages) {
+      if (stage.kind != StageKind::count) continue;
+      const bool has_one =
+          std::any_of(segments_.begin(), segments_.end(), [&](const OperatorSegment& segment) {
+            return segment.product && segment.product->is_routed() &&
+                   segment.product->kind.weight == Held::experts &&
+                   segment.product->experts == stage.experts && segment.ids == stage.in[0];
+          });
+      if (has_one) continue;
+      refuse(
+          fmt::format("{} counts what permute, or grouped of experts that are dealt to ranks, puts "
+                      "in order by {} and {} experts, and nothing does",
+                      op_.tensor(stage.out).name, op_.tensor(stage.in[0]).name, stage.experts));
+    }
+  }
+
   bool is_gathered_for_product(int tensor) const {
     return std::any_of(segments_.begin(), segments_.end(), [&](const OperatorSegment& segment) {
       return segment.product && segment.product->is_dense() && segment.product->gathers() &&
@@ -328,12 +365,13 @@ class SegmentCutter {
     // What says how rows are routed comes with them.
     const bool is_made = made.stage >= 0 && segment(segment_of(tensor)).product;
     const bool routes = user != nullptr && *edge == Edge::gather && !is_made &&
-                        (makes_choices_rows(user->kind) || user->kind == StageKind::weigh);
+                        (makes_choices_rows(user->kind) || user->kind == StageKind::weigh ||
+                         user->kind == StageKind::count);
     if (routes) return;
     const int from = segment_of(tensor);
     if (*edge == Edge::gather) {
       if (user == nullptr && waits_for_all(tensor)) return;  // gather_outputs()
-      if (user != nullptr && hands_over(user->kind)) {
+      if (user != nullptr && user->kind == StageKind::gather) {
         if (is_gathered_for_product(tensor)) return;
         return refuse(
             fmt::format("{} hands over what a product gathers, and no gemm takes {} as its first "

@@ -131,6 +131,12 @@ StageRule permute_rule(const Stage& stage, const Tensor& x, const Tensor& ids, i
   return rule;
 }
 
+// Whoever has an expert says how many chose it.
+StageRule count_rule(const Stage& stage, const Tensor& ids) {
+  return {stage.experts, 1, Held::rows, {Held::whole}, fault_in_ids(ids, stage.experts),
+          DType::i32};
+}
+
 // Sums are as the products are held: terms of them where those are terms, and where ranks have some
 // of the experts, sums over those.
 StageRule weigh_rule(const Tensor& x, const Tensor& ids, const Tensor& weights) {
@@ -349,6 +355,7 @@ StageRule rule_of(const Stage& stage, std::span<const Tensor* const> in, int ran
     }
     return rule;
   }
+  if (kind == StageKind::count) return count_rule(stage, x);
   if (kind == StageKind::weigh) return weigh_rule(x, *in[1], *in[2]);
   if (looks_up(kind)) return look_up_rule(x, *in[1], dtype);
   StageRule rule = dense_rule(kind, in);

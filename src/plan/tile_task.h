@@ -85,8 +85,11 @@ inline bool makes_partition(Opcode op) {
   return op == Opcode::route || op == Opcode::count_choices || op == Opcode::place_choices ||
          op == Opcode::fill_entries;
 }
-// What prepares tokens for tiles: GPUs do it ahead of these, in a kernel of its own.
-inline bool is_ahead_of_tiles(Opcode op) { return makes_partition(op) || op == Opcode::permute; }
+// What prepares tokens for tiles, or says what there is of them: GPUs do it ahead of these, in a
+// kernel of its own.
+inline bool is_ahead_of_tiles(Opcode op) {
+  return makes_partition(op) || op == Opcode::permute || op == Opcode::sum_counts;
+}
 // Of a compute lane's instructions [begin, end) between two boundaries: one past what prepares
 // tokens ahead of tiles, and the notifies behind it; `begin` where nothing does.
 uint32_t end_of_head(const std::vector<Instr>& instrs, uint32_t begin, uint32_t end);

@@ -172,8 +172,8 @@ std::string why_no_split(const Operator& op, int split) {
   }
   for (const Stage& stage : op.stages) {
     if (!hands_over(stage.kind)) continue;
-    return fmt::format("split={} of a gather that hands over all rows as {}: take split=1", split,
-                       op.tensor(stage.out).name);
+    return fmt::format("split={} of a {} that hands over all rows as {}: take split=1", split,
+                       to_string(stage.kind), op.tensor(stage.out).name);
   }
   for (const OperatorSegment& segment : op.segments) {
     if (segment.product && segment.product->looks_up()) {

@@ -34,6 +34,7 @@ constexpr RoutedRow kRoutedRows[] = {
     {Opcode::combine, RoutedKind::combine, 2},
     {Opcode::dispatch, RoutedKind::dispatch, 0},
     {Opcode::permute, RoutedKind::permute, 1},
+    {Opcode::sum_counts, RoutedKind::sum_counts, 0},
     {Opcode::merge, RoutedKind::merge, 1},
     {Opcode::embed, RoutedKind::embed, 1},
     {Opcode::embed_mean, RoutedKind::embed_mean, 1},
@@ -63,8 +64,8 @@ class RoutedTaskBuilder {
   RoutedTaskBuilder(const TableBasis& basis, const ChoiceRows& choices, const Instr& instr,
                     MoverTable& table)
       : basis_(basis),
-        plan_(basis.plan),
         choices_(choices),
+        plan_(basis.plan),
         instr_(instr),
         reads_(plan_.reads(instr)),
         writes_(plan_.writes(instr)),
@@ -140,8 +141,11 @@ class RoutedTaskBuilder {
       case Opcode::permute:
         routed_.top_k = static_cast<uint32_t>(instr_.count(0));
         routed_.table_rows = static_cast<uint32_t>(reads_[1].rows());
-        routed_.vectors = moves_vectors(reads_.subspan(1)) && moves_vectors(writes_);
         routed_.own_experts = rows_by_choice_;
+        routed_.vectors = moves_vectors(reads_.subspan(1)) && moves_vectors(writes_);
+        break;
+      case Opcode::sum_counts:
+        routed_.parts = static_cast<uint32_t>(instr_.count(0));
         break;
       case Opcode::merge:
         routed_.top_k = static_cast<uint32_t>(reads_[0].cols());
@@ -217,10 +221,6 @@ class RoutedTaskBuilder {
     });
   }
 
-  void add_regions(std::span<const Region> regions) {
-    for (int set = 0; set < basis_.sets; ++set) {
-      for (const Region& region : regions) {
-        const Buffer& buffer = plan_.buffers[region.buffer];
   // Rows by choice begin with that of the first choice of the partition's tokens.
   void add_results() {
     if (instr_.op != Opcode::permute || !is_by_choice(plan_.buffers[writes_[0].buffer])) {
@@ -235,6 +235,10 @@ class RoutedTaskBuilder {
     add_regions({&to, 1});
   }
 
+  void add_regions(std::span<const Region> regions) {
+    for (int set = 0; set < basis_.sets; ++set) {
+      for (const Region& region : regions) {
+        const Buffer& buffer = plan_.buffers[region.buffer];
         table_.regions[static_cast<size_t>(set)].push_back(
             {basis_.address(region, set) + offset_of(buffer, region.row0, region.col0),
              row_bytes_of(buffer)});
@@ -243,18 +247,18 @@ class RoutedTaskBuilder {
   }
 
   const TableBasis& basis_;
+  const ChoiceRows& choices_;
   const Plan& plan_;
   const Instr& instr_;
   const std::span<const Region> reads_, writes_;
   MoverTable& table_;
-  const ChoiceRows& choices_;
   MoverTask task_{};
   RoutedTask routed_{};
+  uint32_t rows_by_choice_ = 0;
 };
 
 bool is_whole_rows(const Plan& plan, const Region& region) {
   return region.cols() == plan.buffers[region.buffer].cols;
-  uint32_t rows_by_choice_ = 0;
 }
 
 // Of a route, or one of the steps.
@@ -287,6 +291,7 @@ std::string why_no_routed_task(const Plan& plan, const Instr& instr) {
   if (is_sum && !is_whole_rows(plan, reads[0])) {
     return "GPUs weigh with all weights of a token";
   }
+  if (instr.op == Opcode::sum_counts) return "";
   const int32_t rows = writes[0].rows();
   const bool alike = std::all_of(writes.begin(), writes.end(), [&](const Region& to) {
     return to.rows() == rows &&

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "lost_syncs.h"
+#include "schedule/row_parts.h"
 #include "small_plans.h"
 #include "stretto/error.h"
 #include "stretto/simulate.h"
@@ -178,9 +179,10 @@ TEST(SharedExperts, AreComputedWhileTokensAreSent) {
 // Every wait and notify of plans with one partition and with one for each source, one at a time.
 TEST(RoutedMutants, LostWaitsAndNotifiesAreReported) {
   const Machine machine = small_machine(2, kSms);
-  for (const char* name : {"moe-tp", "moe-ep"}) {
-    const Operator op =
-        make_operator(name, {{"t", 6}, {"h", 16}, {"f", 16}, {"experts", 2}, {"k", 1}}, 2);
+  for (const char* name : {"moe-tp", "moe-ep", "dispatch"}) {
+    Sizes sizes = {{"t", 6}, {"h", 16}, {"experts", 2}, {"k", 1}};
+    if (!only_moves(name)) sizes.emplace_back("f", 16);
+    const Operator op = make_operator(name, sizes, 2);
     for (const OperatorSchedule& schedule : schedules_of(op, machine)) {
       if (schedule.products[0].mover != Mover::comm_blocks) continue;
       expect_every_sync_is_needed(lower(op, schedule, machine));
@@ -331,6 +333,17 @@ TEST(RoutedRefusals, OfRowsByChoiceSayWhoCanTakeThem) {
                 "output z has no row for each choice: output it otherwise than routed"},
            Case{"g = gelu d\noutput g routed\n",
                 "d has a row for each choice: permute or grouped can take it, and gelu cannot"},
+           Case{"n = count ids experts=experts\noutput n rows\n", "accepted"},
+           Case{"n = count ids experts=3\noutput n rows\n",
+                "n counts what permute, or grouped of experts that are dealt to ranks, puts in "
+                "order by ids and 3 experts, and nothing does"},
+           Case{"n = count ids experts=4\nq = slice_ids n experts=4 slices=2\noutput q rows\n",
+                "n is counted for the caller alone: output it as rows"},
+           Case{"input s [t, 4] whole\nc = top_k s k=2\nn = count c experts=4\noutput n rows\n",
+                "n counts choices that the caller gives, and c is made by a stage"},
+           Case{"n = count x experts=64\noutput n rows\n",
+                "x says which matrices are meant: give it as i32 or i64"},
+           Case{"n = count ids\noutput n rows\n", "count needs experts=, how many there are"},
            Case{"p = permute x ids\noutput p routed\n", "permute needs experts=, how many"},
            Case{"p = permute d ids experts=4\nq = permute p ids experts=4\noutput q routed\n",
                 "p lies in the order of its experts already"},
@@ -402,6 +415,47 @@ TEST(Routed, OutputsAreJudgedByWhoHasTheExpert) {
   const EmulateResult result = emulate(plan, {});
   EXPECT_FALSE(result.verified);
   EXPECT_THAT(result.first_wrong, testing::HasSubstr(" d["));
+}
+
+// Counts are of all rows, and are expected with the first ones.
+TEST(Routed, CountsAreThoseOfAllChoices) {
+  const Operator op = make_operator("dispatch", {{"t", 4}, {"h", 8}, {"experts", 3}, {"k", 2}}, 1);
+  const auto table = std::make_shared<RoutingTable>();
+  table->top_k = 2;
+  table->ids = {0, 2, 2, 2, -1, 7, 0, -5};
+  const InputData data{Fill::integers, 1, {RoutingKind::uniform, table}};
+  EXPECT_EQ(rows_to_expect(op), 4);
+  const std::vector<ExpectedRows> first = expected_outputs(op, data, {}, 0, 2);
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_THAT(first[1].values, testing::ElementsAre(2, 0, 3));
+  EXPECT_EQ(first[1].row1, 3);
+  EXPECT_TRUE(expected_outputs(op, data, {}, 2, 4)[1].values.empty());
+  const Plan plan =
+      lower(op, schedules_of(op, small_machine(1, kSms)).front(), small_machine(1, kSms));
+  expect_right(plan, {.routing = data.routing});
+}
+
+// What is counted may be put in order for a layer of the same plan, whose tiles wait for none of
+// it.
+TEST(Routed, LayersCountTheirRowsToo) {
+  const auto graph = parse_graph(
+      "graph counted t h f experts k\ninput x [t, h] rows\ninput ids [t, k] rows i32\n"
+      "input weights [t, k] rows fp32\ninput w1 [experts, f, h] experts\n"
+      "input w2 [experts, h, f] experts\nn = count ids experts=experts\ng = grouped x w1 ids\n"
+      "a = gelu g\nd = grouped a w2 ids\ny = weigh d ids weights\noutput n rows\noutput y rows\n");
+  for (const int ranks : {1, 3}) {
+    const Machine machine = small_machine(ranks, kSms);
+    const Operator op = make_graph(
+        graph, {{"t", 29}, {"h", 40}, {"f", 24}, {"experts", 8}, {"k", 3}}, ranks, DType::bf16);
+    EXPECT_EQ(why_no_split(op, 2),
+              "split=2 of a count that hands over all rows as n: take split=1");
+    for (const OperatorSchedule& schedule : schedules_of(op, machine)) {
+      SCOPED_TRACE(to_string(schedule));
+      const Plan plan = lower(op, schedule, machine);
+      expect_proved(plan);
+      for (const RoutingKind routing : kRoutings) expect_right(plan, {.routing = {routing, {}}});
+    }
+  }
 }
 
 // With one choice a row, rows of choices and rows of tokens are as many: of the first those of no

@@ -183,6 +183,30 @@ TEST(Partitions, MayBeMadeInParts) {
   for (const Edit& edit : edits) expect_refused(text, edit);
 }
 
+TEST(Partitions, MayHaveTheirCountsAddedUp) {
+  std::string text(kPlan);
+  text.insert(text.find("buffer d bf16"), "buffer sums i32 2x1 local\n");
+  text.insert(text.find("  gather_gemm #0"),
+              "  sum_counts parts=1 counts[0:3,0:1] -> sums[0:2,0:1]\n");
+  EXPECT_EQ(print(parse_plan(text)), text);
+  EXPECT_NO_THROW(validate(parse_plan(text)));
+  const Edit edits[] = {
+      {"sum_counts parts=1", "sum_counts", "expected parts=NUMBER"},
+      {"sum_counts parts=1", "sum_counts parts=0", "found '0'"},
+      {"sum_counts parts=1", "sum_counts parts=2",
+       "expected counts of experts, and one more, 2 times"},
+      {"sum_counts parts=1", "sum_counts parts=3",
+       "expected counts of experts, and one more, 3 times"},
+      {"-> sums[0:2,0:1]", "-> sums[0:1,0:1]", "expected a sum for each of 2 experts"},
+      {"-> sums[0:2,0:1]", "-> sums[0:2,0:1] sums[0:2,0:1]", "expected one region, SUMS"},
+      {"parts=1 counts[0:3,0:1]", "parts=1 counts[0:3,0:1] counts[0:3,0:1]",
+       "expected one region, COUNTS"},
+      {"parts=1 counts[0:3,0:1]", "parts=1 ids[0:3,0:2]", "expected one column of counts"},
+      {"sums i32", "sums fp32", "expected a table of i32"},
+  };
+  for (const Edit& edit : edits) expect_refused(text, edit);
+}
+
 // Too few entries for what a routing could need.
 TEST(Partitions, HaveRoomForEveryRouting) {
   std::string text(kPlan);

@@ -242,6 +242,26 @@ TEST_P(RoutedMaps, OutputsByChoiceAreStoredOnce) {
   EXPECT_EQ(scattering, is_up ? plan_.ranks() : 0);
 }
 
+TEST_P(RoutedMaps, CountsAreSumsOfAllBlocks) {
+  if (!only_dispatches()) return;
+  int seen = 0;
+  each_task([&](const Instr& instr, const RoutedTables& of, int) {
+    if (instr.op != Opcode::sum_counts) return;
+    ++seen;
+    const int rank = plan_.writes(instr)[0].rank;
+    ASSERT_EQ(of.task.rows, static_cast<uint32_t>(shares().size(rank)));
+    for (int32_t own = 0; own < shares().size(rank); ++own) {
+      int32_t count = 0;
+      for (int32_t choice = 0; choice < memory_.tokens * memory_.top_k; ++choice) {
+        const int32_t id = memory_.id(choice / memory_.top_k, choice % memory_.top_k);
+        count += id == shares().begin(rank) + own ? 1 : 0;
+      }
+      EXPECT_EQ(of.sum_of_counts(static_cast<uint32_t>(own)), count) << rank << " " << own;
+    }
+  });
+  EXPECT_EQ(seen, plan_.ranks() * memory_.sets);
+}
+
 // Where a permute hands rows over, too: those of a rank's own experts, each from its token's row.
 TEST_P(RoutedMaps, PermutedRowsByChoiceAreStoredOnce) {
   if (!only_dispatches()) return;

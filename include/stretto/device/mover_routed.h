@@ -60,6 +60,8 @@ class RoutedMover {
       dispatch();
     } else if (routed_.kind == RoutedKind::permute) {
       permute();
+    } else if (routed_.kind == RoutedKind::sum_counts) {
+      sum_counts();
     } else {
       RoutedSums<true>(tables_).run(0, task_.rows);
     }
@@ -97,6 +99,16 @@ class RoutedMover {
 #pragma unroll 1
         for (uint32 d = 0; d < task_.num_destinations; ++d) move_row(from_[1], row, d, to);
       }
+    }
+  }
+
+  // A row by each thread.
+  STRETTO_DEVICE void sum_counts() const {
+#pragma unroll 1
+    for (uint32 row = threadIdx.x; row < task_.rows; row += kAddWarps * 32) {
+      const int32 sum = tables_.sum_of_counts(row);
+#pragma unroll 1
+      for (uint32 d = 0; d < task_.num_destinations; ++d) tables_.store_number(to_[d], row, sum);
     }
   }
 

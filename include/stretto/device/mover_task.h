@@ -68,6 +68,7 @@ enum class RoutedKind : uint8 {
   combine,
   dispatch,
   permute,
+  sum_counts,
   merge,
   reduce,
   embed,
@@ -115,7 +116,8 @@ struct RoutedTask {
                                      // of each expert; permute: rows that are stored by choice, 0:
                                      // rows stay in the order of CHOICES
   uint32 workers;                    // route and its steps: warps that make the partition
-  uint32 parts;                      // place_choices, fill_entries: rows of PARTS
+  uint32 parts;                      // place_choices, fill_entries: rows of PARTS; sum_counts:
+                                     // blocks of COUNTS
   uint32 part;                       // place_choices: that of IDS; fill_entries: the first entry
 };
 

@@ -90,6 +90,19 @@ struct RoutedTables {
     return row;
   }
 
+  // Of sum_counts: choices of the row's expert in all blocks.
+  STRETTO_PRIMITIVE int32 sum_of_counts(uint32 row) const {
+    int32 sum = 0;
+    for (uint32 part = 0; part < routed.parts; ++part) {
+      sum += number_at(from[0], part * (task.rows + 1) + row);
+    }
+    return sum;
+  }
+  STRETTO_PRIMITIVE void store_number(const MoverRegion& to_column, uint32 row,
+                                      int32 number) const {
+    *reinterpret_cast<int32*>(to_column.address + row * to_column.row_bytes) = number;
+  }
+
   // Of route, count_choices and place_choices. First source: IDS, whose rows follow one another.
   STRETTO_PRIMITIVE TaskChoices choices() const {
     return {{numbers(from[0]), static_cast<int32>(task.rows * routed.top_k), 1,

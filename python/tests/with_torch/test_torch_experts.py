@@ -56,6 +56,31 @@ class Experts(Numbers):
                     right = self.right(*(one.double() if one.is_floating_point() else one for one in tensors))
                     self.assert_close(torch.cat(found), right)
 
+    def test_products_of_ones_own_between_dispatch_and_combine(self):
+        """By the counts that a dispatch hands over: rows of an expert are those of a stable sort of all ids."""
+        ranks, sizes, tensors = 2, {"t": T, "h": H, "experts": EXPERTS, "k": K}, self.tensors()
+        ids = tensors[1].int()
+
+        def call(group):
+            x, _, weights, gate, up, down = self.part(tensors, group.rank, ranks, True)
+            made = st.run_graph("dispatch", {"x": x, "ids": ids}, group, sizes=sizes)
+            order, rows = torch.argsort(ids.flatten(), stable=True), torch.zeros_like(made["d"])
+            first = int((ids < group.rank * len(gate)).sum())
+            ends = first + made["counts"].flatten().cumsum(0)
+            for expert, end in enumerate(ends.tolist()):
+                own, first = order[first:end], end
+                one = made["d"][own].float()
+                act = F.silu(one @ gate[expert].float().t()) * (one @ up[expert].float().t())
+                rows[own] = (act.bfloat16().float() @ down[expert].float().t()).bfloat16()
+            y = st.run_graph("combine", {"d": rows, "ids": ids, "weights": weights}, group, sizes=sizes)["y"]
+            return y, made["counts"].flatten()
+        found = run(ranks, call)
+        self.assertEqual(torch.cat([counts for _, counts in found]).tolist(),
+                         torch.bincount(ids.flatten(), minlength=EXPERTS).tolist())
+        self.assertIs(found[0][1].dtype, torch.int32)
+        right = self.right(*(one.double() if one.is_floating_point() else one for one in tensors))
+        self.assert_close(torch.cat([y for y, _ in found]), right)
+
     def test_leading_dimensions_types_of_ids_and_ids_of_no_expert(self):
         tensors = self.tensors()
         tensors[1][0], tensors[1][1, 0] = -1, EXPERTS + 3
