@@ -1,0 +1,57 @@
+// The words of a graph's lines, one after the other: what is read, and what is wrong with it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "op/graph_text.h"
+
+namespace stretto {
+
+// One line after another; what is wrong with one does not keep others from being read. Readers
+// answer whether they have found what they are asked for; if not, the reason is kept.
+class GraphWords {
+ public:
+  // Lines are of that graph, whose sizes and teams are those that were read before.
+  explicit GraphWords(GraphText& graph) : graph_(graph) {}
+
+  void next_line(std::string_view line);
+  // Where what is wrong with all of it is said.
+  void go_to_end();
+
+  bool is_at_end() const { return at_ == line_.size(); }
+  bool skip_blanks();  // whether anything is left
+  bool is_at(char c) const { return at_ < line_.size() && line_[at_] == c; }
+  void skip() { ++at_; }
+  TextPlace place() const { return {line_number_, static_cast<int>(at_) + 1}; }
+
+  void refuse_at(TextPlace where, std::string reason);
+  bool expected(std::string_view what);
+  const std::vector<std::string>& reasons() const { return reasons_; }
+  bool has_enough_reasons() const;
+  // The rest is not worth reading.
+  void stop();
+
+  bool name(std::string& to, std::string_view what);
+  bool character(char c);
+  bool end_of_line();
+  bool extent(Extent& to);
+  bool held(Held& to);
+  // "of TEAM", where it is there.
+  bool of_team(std::string& to);
+  // A type that the operator does not decide, where one is there.
+  bool own_type(std::optional<DType>& to);
+  bool decimal(double& to, double most, std::string_view what);
+  bool yes_or_no(bool& to);
+
+ private:
+  GraphText& graph_;
+  std::string_view line_;
+  size_t at_ = 0;
+  int line_number_ = 0;
+  std::vector<std::string> reasons_;
+};
+
+}  // namespace stretto
