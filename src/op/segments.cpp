@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "op/graph_text.h"
+#include "op/segment_cut.h"
 
 namespace stretto {
 namespace {
@@ -14,44 +14,31 @@ bool follows_tile_by_tile(StageKind kind) {
          kind == StageKind::bias;
 }
 
-// Other edges drain the product that made the tensor.
-bool feeds_products(Edge edge) {
-  return edge == Edge::gather || edge == Edge::all_to_all || edge == Edge::dispatch;
-}
-
 class SegmentCutter {
  public:
-  SegmentCutter(Operator& op, std::vector<std::string>& reasons)
-      : op_(op), reasons_(reasons), segment_of_(op.tensors.size(), kCaller) {}
+  explicit SegmentCutter(SegmentCut& cut) : cut_(cut), op_(cut.op), segments_(cut.segments) {}
 
   void cut() {
     for (size_t i = 0; i < op_.stages.size(); ++i) add_stage(static_cast<int>(i));
     require_partitions();
-    put_edges();
+    put_edges(cut_);
     std::erase_if(segments_, [](const OperatorSegment& segment) {
       return segment.weights.empty() && segment.stages.empty();
     });
     std::stable_partition(segments_.begin(), segments_.end(), [&](const OperatorSegment& segment) {
       return !hands_over(op_.stage(segment.stages[0]).kind);
     });
-    gather_outputs();
+    gather_outputs(cut_);
     op_.segments = std::move(segments_);
   }
 
  private:
-  static constexpr int kCaller = -1;
+  static constexpr int kCaller = SegmentCut::kCaller;
 
-  OperatorSegment& segment(int i) { return segments_[static_cast<size_t>(i)]; }
-  int& segment_of(int tensor) { return segment_of_[static_cast<size_t>(tensor)]; }
-
-  // How often a tensor is used: by stages, and as an output.
-  int uses(int tensor) const {
-    int count = 0;
-    for (const Stage& stage : op_.stages) {
-      count += static_cast<int>(std::count(stage.in.begin(), stage.in.end(), tensor));
-    }
-    return count + (op_.output_held(tensor) ? 1 : 0);
-  }
+  OperatorSegment& segment(int i) { return cut_.segment(i); }
+  int& segment_of(int tensor) { return cut_.segment_of(tensor); }
+  int uses(int tensor) const { return cut_.uses(tensor); }
+  void refuse(const std::string& reason) { cut_.refuse(reason); }
 
   // Whether the stage can take the tensor where its product has just left it.
   bool stays(int tensor, Held needed) {
@@ -242,13 +229,6 @@ class SegmentCutter {
     }
   }
 
-  bool is_gathered_for_product(int tensor) const {
-    return std::any_of(segments_.begin(), segments_.end(), [&](const OperatorSegment& segment) {
-      return segment.product && segment.product->is_dense() && segment.product->gathers() &&
-             segment.product->teams == 1 && segment.input == tensor;
-    });
-  }
-
   // Sums of products are made where these are.
   void weigh(int id) {
     const Stage& stage = op_.stage(id);
@@ -287,169 +267,24 @@ class SegmentCutter {
     for (const int in : op_.stage(id).in) segment_of(in) = std::min(g, u);
   }
 
-  void refuse(const std::string& reason) { reasons_.push_back(reason); }
-
-  // An edge at a product belongs to it. Others have nobody to carry them yet.
-  void put_edges() {
-    for (size_t i = 0; i < op_.tensors.size(); ++i) {
-      const int tensor = static_cast<int>(i);
-      for (const Stage& stage : op_.stages) {
-        for (size_t k = 0; k < stage.in.size(); ++k) {
-          if (stage.in[k] == tensor) put_edge(tensor, stage.needs[k], &stage);
-        }
-      }
-      if (const auto held = op_.output_held(tensor)) {
-        if (op_.tensor(tensor).held == Held::whole && *held != Held::whole) {
-          refuse(fmt::format("output {} is made whole, on every rank: output it as whole",
-                             op_.tensor(tensor).name));
-        }
-        put_edge(tensor, *held, nullptr);
-      }
-    }
-    for (const OperatorSegment& one : segments_) {
-      if (one.product && !one.product->only_moves() && one.product->kind.in != Edge::none &&
-          one.product->kind.out != Edge::none) {
-        refuse(fmt::format("{} has an edge on both sides of its product; no schedule serves that",
-                           one.name));
-      }
-      if (one.product && !is_served(one)) {
-        refuse(
-            fmt::format("{}: no schedule serves a product whose weight is held as {}, fed by {} "
-                        "and drained by {}",
-                        one.name, to_string(one.product->kind.weight),
-                        to_string(one.product->kind.in), to_string(one.product->kind.out)));
-      }
-    }
-  }
-
-  static bool is_served(const OperatorSegment& one) {
-    const ProductKind& kind = one.product->kind;
-    if (one.product->looks_up()) return kind.out == Edge::none || kind.out == Edge::all_to_all;
-    const bool is_alone = kind.in == Edge::none && kind.out == Edge::none;
-    if (one.product->is_dense() && kind.weight == Held::whole && is_alone) return true;
-    if (!one.product->is_routed()) return kind.has_name();
-    switch (kind.weight) {
-      case Held::rows:
-        return kind.out == Edge::none && (kind.in == Edge::gather || kind.in == Edge::none);
-      case Held::cols:
-        return kind.out == Edge::reduce_scatter || kind.out == Edge::all_reduce;
-      case Held::experts:
-        return true;
-      case Held::whole:
-      case Held::partial:
-      case Held::routed:
-        break;
-    }
-    return false;
-  }
-
-  bool is_needed_as_made(int tensor) const {
-    const Held made = op_.tensor(tensor).held;
-    return op_.output_held(tensor) == made ||
-           std::any_of(op_.stages.begin(), op_.stages.end(), [&](const Stage& stage) {
-             for (size_t k = 0; k < stage.in.size(); ++k) {
-               if (stage.in[k] == tensor && stage.needs[k] == made) return true;
-             }
-             return false;
-           });
-  }
-
-  void put_edge(int tensor, Held needed, const Stage* user) {
-    const Tensor& made = op_.tensor(tensor);
-    const auto edge = edge_between(made.held, needed);
-    if (!edge || *edge == Edge::none) return;
-    const bool takes_fed =
-        user != nullptr && (multiplies(user->kind) || user->kind == StageKind::permute);
-    const bool is_fed = takes_fed && user->in[0] == tensor && feeds_products(*edge);
-    if (is_fed) return;  // it is the product's already
-    // What says how rows are routed comes with them.
-    const bool is_made = made.stage >= 0 && segment(segment_of(tensor)).product;
-    const bool routes = user != nullptr && *edge == Edge::gather && !is_made &&
-                        (makes_choices_rows(user->kind) || user->kind == StageKind::weigh ||
-                         user->kind == StageKind::count);
-    if (routes) return;
-    const int from = segment_of(tensor);
-    if (*edge == Edge::gather) {
-      if (user == nullptr && waits_for_all(tensor)) return;  // gather_outputs()
-      if (user != nullptr && user->kind == StageKind::gather) {
-        if (is_gathered_for_product(tensor)) return;
-        return refuse(
-            fmt::format("{} hands over what a product gathers, and no gemm takes {} as its first "
-                        "operand and gathers it",
-                        op_.tensor(user->out).name, made.name));
-      }
-      if (user == nullptr) {
-        return refuse(
-            fmt::format("output {} is gathered before all ranks are known to have begun: "
-                        "output it as rows, or make it of what is reduce-scattered",
-                        made.name));
-      }
-      return refuse(
-          fmt::format("{} is gathered for {}: only products and outputs can wait for a "
-                      "gather",
-                      made.name, to_string(user->kind)));
-    }
-    if (from == kCaller || !segment(from).product) {
-      return refuse(fmt::format(
-          "{} needs {} {} that no product makes or takes: no schedule serves that", made.name,
-          *edge == Edge::all_to_all || *edge == Edge::all_reduce ? "an" : "a", to_string(*edge)));
-    }
-    OperatorSegment& one = segment(from);
-    Edge& out = one.product->kind.out;
-    if (out != Edge::none && out != *edge) {
-      return refuse(fmt::format("{} is needed by {} and by {}: one of them is enough", made.name,
-                                to_string(out), to_string(*edge)));
-    }
-    if (*edge == Edge::all_to_all && is_needed_as_made(tensor)) {
-      return refuse(
-          fmt::format("{} is needed as {} and as {}, and a product leaves it one way: "
-                      "compute it once for each",
-                      made.name, to_string(made.held), to_string(needed)));
-    }
-    out = *edge;
-    one.result_held = needed;
-  }
-
-  // Whether who has a part of the tensor has waited for all ranks in the same run, not its team's
-  // only. A caller may
-  // read its last output until its rank has begun the next run.
-  bool waits_for_all(int tensor) {
-    std::vector<bool> waits(op_.tensors.size());  // stages stand in their order
-    for (const Stage& stage : op_.stages) {
-      const OperatorSegment& from = segment(segment_of(stage.out));
-      const bool drained =
-          from.product && from.product->kind.out != Edge::none && from.product->teams == 1;
-      waits[static_cast<size_t>(stage.out)] =
-          drained || std::any_of(stage.in.begin(), stage.in.end(),
-                                 [&](int in) { return waits[static_cast<size_t>(in)]; });
-      if (stage.out == tensor) break;
-    }
-    return waits[static_cast<size_t>(tensor)];
-  }
-
-  // What a rank has a part of and the caller gets whole.
-  void gather_outputs() {
-    for (const OperatorOutput& output : op_.outputs) {
-      const Tensor& made = op_.tensor(output.tensor);
-      if (edge_between(made.held, output.held) != Edge::gather) continue;
-      OperatorSegment gather;
-      gather.name = made.name;
-      gather.input = gather.result = output.tensor;
-      gather.result_held = output.held;
-      segments_.push_back(std::move(gather));
-    }
-  }
-
+  SegmentCut& cut_;
   Operator& op_;
-  std::vector<std::string>& reasons_;
-  std::vector<OperatorSegment> segments_;
-  std::vector<int> segment_of_;  // by tensor: that makes it
+  std::vector<OperatorSegment>& segments_;
 };
 
 }  // namespace
 
+int SegmentCut::uses(int tensor) const {
+  int count = 0;
+  for (const Stage& stage : op.stages) {
+    count += static_cast<int>(std::count(stage.in.begin(), stage.in.end(), tensor));
+  }
+  return count + (op.output_held(tensor) ? 1 : 0);
+}
+
 void cut_segments(Operator& op, std::vector<std::string>& reasons) {
-  SegmentCutter(op, reasons).cut();
+  SegmentCut cut(op, reasons);
+  SegmentCutter(cut).cut();
 }
 
 }  // namespace stretto

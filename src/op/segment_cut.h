@@ -1,0 +1,39 @@
+// A graph while it is cut into segments: what there is of them so far.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "stretto/operator.h"
+
+namespace stretto {
+
+struct SegmentCut {
+  static constexpr int kCaller = -1;
+
+  SegmentCut(Operator& graph, std::vector<std::string>& why_not)
+      : op(graph), reasons(why_not), of_tensor(graph.tensors.size(), kCaller) {}
+
+  Operator& op;
+  std::vector<std::string>& reasons;
+  std::vector<OperatorSegment> segments;
+  std::vector<int> of_tensor;  // the segment that makes it, or the caller
+
+  OperatorSegment& segment(int i) { return segments[static_cast<size_t>(i)]; }
+  int& segment_of(int tensor) { return of_tensor[static_cast<size_t>(tensor)]; }
+  // How often a tensor is used: by stages, and as an output.
+  int uses(int tensor) const;
+  void refuse(const std::string& reason) { reasons.push_back(reason); }
+};
+
+// Other edges drain the product that made the tensor.
+inline bool feeds_products(Edge edge) {
+  return edge == Edge::gather || edge == Edge::all_to_all || edge == Edge::dispatch;
+}
+
+// Once all stages are in segments: whose the edges between them are.
+void put_edges(SegmentCut& cut);
+// What a rank has a part of and the caller gets whole: segments behind all others.
+void gather_outputs(SegmentCut& cut);
+
+}  // namespace stretto
