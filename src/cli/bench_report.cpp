@@ -49,6 +49,13 @@ Json parts_json(const runtime::RunParts& parts) {
           {"rest_us", parts.rest_us}};
 }
 
+// Whether rows go to the experts that they choose, or come back, and nobody multiplies them.
+bool only_moves(const Operator& op) {
+  return std::any_of(op.segments.begin(), op.segments.end(), [](const OperatorSegment& segment) {
+    return segment.product && segment.product->only_moves();
+  });
+}
+
 }  // namespace
 
 std::string print(const BenchedOperator& benched, const std::string& against) {
@@ -82,6 +89,16 @@ std::string print(const BenchedOperator& benched, const std::string& against) {
                     "full bags, and the rows that they pick, each once, at {} GB/s of memory; "
                     "exposed is beyond that",
                     us(benched.look_up_floor_us), benched.machine.hbm_gb_per_s),
+        kLabelWidth);
+  }
+  if (only_moves(benched.op)) {
+    notes += labelled(
+        "rows",
+        fmt::format("routing {}; NCCL alone is an all-to-all that sends each token once to every "
+                    "rank with an expert of its choice, of sizes that this benchmark knows and a "
+                    "program would wait for; in the library path NCCL gathers all tokens, or "
+                    "scatters sums, and a kernel of Stretto has the rest",
+                    benched.routing),
         kLabelWidth);
   }
   if (benched.expert_floor_us > 0) {
@@ -178,10 +195,8 @@ Json to_json(const BenchedOperator& benched) {
                {"floor_us", benched.floor_us()},
                {"library", Json::object()}};
   if (benched.look_up_floor_us > 0) json["look_up_floor_us"] = benched.look_up_floor_us;
-  if (benched.expert_floor_us > 0) {
-    json["expert_floor_us"] = benched.expert_floor_us;
-    json["routing"] = benched.routing;
-  }
+  if (benched.expert_floor_us > 0) json["expert_floor_us"] = benched.expert_floor_us;
+  if (!benched.routing.empty()) json["routing"] = benched.routing;
   if (const auto& gemm = benched.library.gemm) {
     json["gemm_us"] = gemm->warm.median;
     json["library"]["gemm"] = path_json(*gemm);

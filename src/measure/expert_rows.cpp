@@ -58,11 +58,9 @@ double product_us(const Operator& op, const OperatorSegment& segment, const Mach
 
 }  // namespace
 
-namespace {
-
-// Tokens of each rank that go to each other rank.
-std::vector<std::vector<double>> tokens_sent(const Operator& op, const OperatorSegment& segment,
-                                             const Choices& choices, const InputData& data) {
+std::vector<std::vector<int64_t>> tokens_sent(const Operator& op, const OperatorSegment& segment,
+                                              const InputData& data) {
+  const Choices choices = choices_of(op, segment);
   const auto ranks = static_cast<size_t>(op.ranks);
   std::vector<OwnMatrices> own;
   for (int rank = 0; rank < op.ranks; ++rank) {
@@ -74,7 +72,7 @@ std::vector<std::vector<double>> tokens_sent(const Operator& op, const OperatorS
     own.push_back({experts.begin(rank), experts.size(rank)});
   }
   const RowShards tokens{op.tensor(choices.ids).rows, op.ranks};
-  std::vector<std::vector<double>> sent(ranks, std::vector<double>(ranks));
+  std::vector<std::vector<int64_t>> sent(ranks, std::vector<int64_t>(ranks));
   for (size_t from = 0; from < ranks; ++from) {
     const int64_t first = tokens.begin(static_cast<int>(from));
     for (int64_t row = first; row < first + tokens.size(static_cast<int>(from)); ++row) {
@@ -88,14 +86,12 @@ std::vector<std::vector<double>> tokens_sent(const Operator& op, const OperatorS
           }
           return false;
         };
-        if (to != from && std::any_of(ids.begin(), ids.end(), is_there)) sent[from][to] += 1;
+        if (to != from && std::any_of(ids.begin(), ids.end(), is_there)) ++sent[from][to];
       }
     }
   }
   return sent;
 }
-
-}  // namespace
 
 double routed_link_bytes(const Operator& op, const InputData& data) {
   if (!takes_routing(op)) return link_bytes(op);
@@ -108,13 +104,14 @@ double routed_link_bytes(const Operator& op, const InputData& data) {
                returns = product.kind.out == Edge::combine;
     if (!goes && !returns) continue;
     fixed -= link_bytes(product);
-    const auto sent = tokens_sent(op, segment, choices_of(op, segment), data);
+    const auto sent = tokens_sent(op, segment, data);
     const double there = goes ? static_cast<double>(product.k * num_bytes(op.dtype)) : 0;
     const double back = returns ? static_cast<double>(product.n * num_bytes(op.dtype)) : 0;
     for (size_t a = 0; a < sent.size(); ++a) {
       for (size_t b = 0; b < sent.size(); ++b) {
-        leaves[a] += sent[a][b] * there + sent[b][a] * back;
-        enters[a] += sent[b][a] * there + sent[a][b] * back;
+        const auto out = static_cast<double>(sent[a][b]), in = static_cast<double>(sent[b][a]);
+        leaves[a] += out * there + in * back;
+        enters[a] += in * there + out * back;
       }
     }
   }

@@ -23,6 +23,10 @@ bool takes_routing(const Operator& op);
 std::vector<int64_t> expert_rows(const Operator& op, const OperatorSegment& segment,
                                  const InputData& data);
 
+// By rank and other rank: tokens of the one that have an expert on the other, by the caller's ids.
+std::vector<std::vector<int64_t>> tokens_sent(const Operator& op, const OperatorSegment& segment,
+                                              const InputData& data);
+
 // Of the matrices that a rank has of a stack: the first, and how many.
 struct OwnMatrices {
   int64_t first = 0, count = 0;

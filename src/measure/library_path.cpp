@@ -28,6 +28,10 @@ LibraryPath::LibraryPath(const BenchTensors& tensors)
     const bool is_routed = segment.product && segment.product->is_routed();
     expert_rows_.push_back(is_routed ? expert_rows(op_, segment, tensors.input_data())
                                      : std::vector<int64_t>());
+    sent_.emplace_back();
+    if (is_routed && segment.product->only_moves() && takes_routing(op_)) {
+      sent_.back() = tokens_sent(op_, segment, tensors.input_data());
+    }
   }
   tensors.fabric().group().together("preparing the library path's tensors", [&] {
     on_rank_threads(tensors.fabric(), [&](int rank) { prepare(rank); });
@@ -110,14 +114,15 @@ cuda::DevicePtr LibraryPath::tensor(int rank, int id, const DeviceMemory& otherw
 void LibraryPath::enqueue(int rank, bool products, bool collectives) const {
   for (size_t i = 0; i < op_.segments.size(); ++i) {
     const OperatorSegment& segment = op_.segments[i];
-    if (collectives && op_.ranks > 1) enqueue_input(rank, segment);
+    if (collectives && op_.ranks > 1) enqueue_input(rank, i);
     if (products && segment.product && segment.product->is_routed()) enqueue_experts(rank, i);
     if (products && segment.product) enqueue_products(rank, segment);
-    if (collectives && op_.ranks > 1) enqueue_output(rank, segment);
+    if (collectives && op_.ranks > 1) enqueue_output(rank, i);
   }
 }
 
-void LibraryPath::enqueue_input(int rank, const OperatorSegment& segment) const {
+void LibraryPath::enqueue_input(int rank, size_t number) const {
+  const OperatorSegment& segment = op_.segments[number];
   const Rank& mine = of(rank);
   const cuda::Stream& stream = tensors_.stream(rank);
   const cuda::DevicePtr from = tensor(rank, segment.input, mine.own);
@@ -131,7 +136,9 @@ void LibraryPath::enqueue_input(int rank, const OperatorSegment& segment) const 
   if (!segment.product) return;
   const Segment& product = *segment.product;
   const int64_t block = product.row_shards().block();
-  if (product.gathers() || product.kind.in == Edge::dispatch) {
+  if (product.kind.in == Edge::dispatch && !sent_[number].empty()) {
+    send_chosen(rank, number, mine.made.address(), mine.rows.address(), false);
+  } else if (product.gathers() || product.kind.in == Edge::dispatch) {
     tensors_.nccl()->all_gather(rank, stream, from, mine.rows.address(), block * product.k,
                                 op_.dtype);
   } else if (product.kind.in == Edge::all_to_all) {
@@ -148,6 +155,17 @@ void LibraryPath::all_to_all(int rank, cuda::DevicePtr from, cuda::DevicePtr to,
     received.push_back(elements(peer, rank));
   }
   tensors_.nccl()->all_to_all(rank, tensors_.stream(rank), from, sent, to, received, op_.dtype);
+}
+
+// A rank has put those of each other rank together, in as much memory as they take.
+void LibraryPath::send_chosen(int rank, size_t segment, cuda::DevicePtr from, cuda::DevicePtr to,
+                              bool back) const {
+  const int64_t columns = op_.segments[segment].product->n;
+  all_to_all(rank, from, to, [&](int a, int b) {
+    const auto source = static_cast<size_t>(back ? b : a),
+               target = static_cast<size_t>(back ? a : b);
+    return sent_[segment][source][target] * columns;
+  });
 }
 
 // Rows to their owners, of which every rank has columns.
@@ -199,13 +217,17 @@ void LibraryPath::enqueue_experts(int rank, size_t segment) const {
   }
 }
 
-void LibraryPath::enqueue_output(int rank, const OperatorSegment& segment) const {
+void LibraryPath::enqueue_output(int rank, size_t number) const {
+  const OperatorSegment& segment = op_.segments[number];
   if (!segment.product) return;
   const Rank& mine = of(rank);
   const cuda::Stream& stream = tensors_.stream(rank);
   const Segment& product = *segment.product;
   const int64_t block = product.row_shards().block();
   const cuda::DevicePtr made = mine.made.address(), own = mine.own.address();
+  if (product.kind.out == Edge::combine && !sent_[number].empty()) {
+    return send_chosen(rank, number, mine.rows.address(), made, true);
+  }
   switch (product.kind.out) {
     case Edge::combine:
     case Edge::reduce_scatter:

@@ -1,6 +1,7 @@
 // What a program without Stretto calls for an operator: cuBLAS for each product, NCCL for each
 // edge. Tokens that choose experts are gathered whole and sums of them scattered, for parts of
-// other sizes would have to be known to the host.
+// other sizes would have to be known to the host. Where rows are only moved an all-to-all sends
+// each where it is needed, of sizes that a program would wait for and only a benchmark knows.
 #pragma once
 
 #include <functional>
@@ -37,7 +38,7 @@ class LibraryPath {
   void prepare(int rank);
   // The caller's, or what stands for what a stage makes.
   cuda::DevicePtr tensor(int rank, int id, const cuda::DeviceMemory& otherwise) const;
-  void enqueue_input(int rank, const OperatorSegment& segment) const;
+  void enqueue_input(int rank, size_t segment) const;
   void enqueue_products(int rank, const OperatorSegment& segment) const;
   // An expert at a time, of as many rows as it has. Only a benchmark knows how many: in a program
   // they lie in the GPU's memory, where cuBLAS takes no sizes from.
@@ -48,11 +49,16 @@ class LibraryPath {
                 const ColShards& cols) const;
   void exchange_back(int rank, cuda::DevicePtr from, cuda::DevicePtr to, const RowShards& rows,
                      const ColShards& cols) const;
-  void enqueue_output(int rank, const OperatorSegment& segment) const;
+  // Of rows that are only moved: there, or back.
+  void send_chosen(int rank, size_t segment, cuda::DevicePtr from, cuda::DevicePtr to,
+                   bool back) const;
+  void enqueue_output(int rank, size_t segment) const;
 
   const BenchTensors& tensors_;
   const Operator& op_;
   std::vector<std::vector<int64_t>> expert_rows_;  // by segment and matrix
+  // By segment, where rows are only moved: tokens of each rank that go to each other rank.
+  std::vector<std::vector<std::vector<int64_t>>> sent_;
   std::vector<Rank> ranks_;
 };
 

@@ -12,7 +12,7 @@ constexpr int64_t kRowsAtATime = 256;
 constexpr int64_t kSampledRows = 16;  // of one block
 
 std::vector<std::pair<int64_t, int64_t>> blocks_of(const Operator& op, double most) {
-  const int64_t rows = op.tensor(op.outputs[0].tensor).rows;
+  const int64_t rows = rows_to_expect(op);
   const double row_cost = flops_per_rank(op) / 2 * op.ranks / static_cast<double>(rows);
   std::vector<std::pair<int64_t, int64_t>> blocks;
   if (row_cost * static_cast<double>(rows) <= most) {

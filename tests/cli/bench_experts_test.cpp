@@ -17,6 +17,7 @@ using testing::AllOf;
 using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::Pair;
 
 class BenchOfExpertsByStubs : public StubEnvironment {
@@ -68,6 +69,19 @@ TEST_F(BenchOfExpertsByStubs, TakesThoseOfOneRankAtATime) {
   EXPECT_THAT(gemms(),
               ElementsAre(Pair("21 128 256", 2 * 3 * kTimes), Pair("21 256 128", 3 * kTimes),
                           Pair("63 128 256", 2 * kTimes), Pair("63 256 128", kTimes)));
+}
+
+TEST_F(BenchOfExpertsByStubs, SendsRowsThatAreOnlyMovedWhereTheyAreNeeded) {
+  for (const char* name : {"dispatch", "combine", "dispatch-combine"}) {
+    const Said said = bench({name}, "2");
+    EXPECT_EQ(said.exit_code, 1) << said.err;
+    EXPECT_THAT(said.out,
+                AllOf(ContainsRegex("NCCL alone +50.0 "), HasSubstr("routing of a file"),
+                      HasSubstr("NCCL alone is an all-to-all"), Not(HasSubstr("cuBLAS alone")),
+                      ContainsRegex("library path +wrong results: run 0: rank [01] "),
+                      ContainsRegex("sequential +WRONG: wrong results: run 0: rank [01] ")))
+        << name;
+  }
 }
 
 TEST_F(BenchOfExpertsByStubs, TakesTheirRanksExpertsAlone) {

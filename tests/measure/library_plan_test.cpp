@@ -38,16 +38,16 @@ TEST_P(LibraryPlanOf, ExpertsMovesByNcclAlone) {
 
 INSTANTIATE_TEST_SUITE_P(
     Experts, LibraryPlanOf,
-    testing::Values("moe-tp t=512 h=256 f=1024 experts=8 k=2",
-                    "moe-tp-up t=512 h=256 f=1024 experts=8 k=2",
-                    "moe-tp-down t=512 h=256 f=1024 experts=8 k=2",
-                    "moe-tp-down-ar t=512 h=256 f=1024 experts=8 k=2",
-                    "moe-ep t=512 h=256 f=256 experts=8 k=2",
-                    "moe-ep-shared t=512 h=256 f=256 s=512 experts=8 k=2",
-                    "moe-ep-slices t=512 h=256 f=256 experts=8 k=2 slices=2",
-                    "moe-ep-router t=512 h=256 f=256 experts=8 k=2",
-                    "moe-ep-router-groups t=512 h=256 f=256 experts=16 k=2 groups=4 best=2",
-                    "moe-tp-router t=512 h=256 f=1024 experts=8 k=2"));
+    testing::Values(
+        "moe-tp t=512 h=256 f=1024 experts=8 k=2", "moe-tp-up t=512 h=256 f=1024 experts=8 k=2",
+        "moe-tp-down t=512 h=256 f=1024 experts=8 k=2",
+        "moe-tp-down-ar t=512 h=256 f=1024 experts=8 k=2", "moe-ep t=512 h=256 f=256 experts=8 k=2",
+        "moe-ep-shared t=512 h=256 f=256 s=512 experts=8 k=2",
+        "moe-ep-slices t=512 h=256 f=256 experts=8 k=2 slices=2",
+        "moe-ep-router t=512 h=256 f=256 experts=8 k=2",
+        "moe-ep-router-groups t=512 h=256 f=256 experts=16 k=2 groups=4 best=2",
+        "moe-tp-router t=512 h=256 f=1024 experts=8 k=2", "dispatch t=512 h=256 experts=8 k=2",
+        "combine t=512 h=256 experts=8 k=2", "dispatch-combine t=512 h=256 experts=8 k=2"));
 
 }  // namespace
 }  // namespace stretto::runtime
