@@ -198,7 +198,8 @@ constexpr Preset kPresets[] = {
      "sequential, and cuBLAS multiplies", make_library},
     {"low-latency",
      "cuBLAS and a custom all-reduce: TensorRT-LLM, vLLM. Of rows that are only moved to experts: "
-     "DeepEP's low-latency kernels, a few rows at a time",
+     "DeepEP's low-latency kernels, which send a few rows at a time and put them in order by "
+     "expert",
      "NVIDIA/TensorRT-LLM customAllReduceKernels; vllm-project/vllm custom_all_reduce; "
      "deepseek-ai/DeepEP",
      "library, and kernels whose data says itself that it came make the collective",
@@ -216,9 +217,11 @@ constexpr Preset kPresets[] = {
     {"tiles",
      "FLUX, Triton-distributed, TileLink, ParallelKittens. Of experts: Comet and "
      "Triton-distributed's gathers and sums beside grouped GEMMs; with granularity=whole, where no "
-     "tile begins before all tokens are there, FlashInfer's push rounds",
+     "tile begins before all tokens are there, FlashInfer's push rounds. Of rows that are only "
+     "moved: "
+     "DeepEP's high-throughput kernels",
      "arXiv 2406.06858, 2504.19442, 2503.20313, 2511.13940; Comet: 2502.19811; "
-     "flashinfer-ai/flashinfer",
+     "flashinfer-ai/flashinfer; deepseek-ai/DeepEP",
      "one GEMM whose tiles travel one by one, each behind its own flag", make_tiles},
     {"slices", "fused computation-collective operations (SC'24)", "arXiv 2305.06942",
      "one GEMM whose row blocks travel as they fill, remote ones first", make_slices},
