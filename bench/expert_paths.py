@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 
 from expert_passes import Passes
-from layer_paths import Paths, gated, summed
 from moe_layers import FORM, spaces_of
 from moe_rivals import deep_gemm, deep_gemm_products
+from path_base import Paths, gated, summed
 
 PUSH_TOKENS = 8192  # of a rank, for which FlashInfer's layers have room
 

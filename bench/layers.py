@@ -29,6 +29,7 @@ import torch.distributed as dist  # noqa: E402
 
 import expert_paths  # noqa: E402
 import layer_paths  # noqa: E402
+import path_base  # noqa: E402
 import torch_job  # noqa: E402
 from torch_contestants import wait_for_gpu  # noqa: E402
 
@@ -42,7 +43,7 @@ class Layer:
 
     def __init__(self, job, name, sizes):
         self.job, self.name, self.operations = job, name, {}
-        place = layer_paths.Place(dist.get_rank(), dist.get_world_size(), "cuda", job.group)
+        place = path_base.Place(dist.get_rank(), dist.get_world_size(), "cuda", job.group)
         torch.manual_seed(1234 + place.rank)
         self.paths = PATHS[name](place, **{key.replace("-", "_"): size for key, size in sizes.items()})
         self.reference = self.paths.reference()

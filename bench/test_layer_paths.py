@@ -35,9 +35,10 @@ def one_rank(rank, meeting):
     import expert_paths
     import layer_paths
     import one_pass
+    import path_base
     one_pass.checked()
     st.init(timeout_s=60)
-    place = layer_paths.Place(rank, 2, "cpu", dist.group.WORLD.group_name)
+    place = path_base.Place(rank, 2, "cpu", dist.group.WORLD.group_name)
     for name, sizes in SMALL.items():
         torch.manual_seed(5 + rank)
         kind = (layer_paths.PATHS | expert_paths.PATHS)[name]

@@ -18,15 +18,15 @@ TORCH = fake_torch.install()
 sys.modules.update({"triton": mock.MagicMock(name="triton"), "triton.language": mock.MagicMock()})
 
 import contest  # noqa: E402
-import layer_paths  # noqa: E402
 import layers  # noqa: E402
+import path_base  # noqa: E402
 import torch_contestants  # noqa: E402
 import torch_job  # noqa: E402
 
 SHAPES = "mlp m=8 h=16 f=32  # a comment\nlayer m=8 h=16 f=32 heads=4 kv-heads=2 head-dim=8\n"
 
 
-class Paths(layer_paths.Paths):
+class Paths(path_base.Paths):
     """An operator of which nothing is computed."""
 
     schedules = ("auto", "split=2/tiles")
