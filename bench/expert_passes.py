@@ -69,6 +69,34 @@ def sum_choices(rows, weights, places, y, hidden, top_k: tl.constexpr, BLOCK: tl
     tl.store(y + token.to(tl.int64) * hidden + at, total.to(y.dtype.element_ty), mask=at < hidden)
 
 
+@triton.jit
+def weigh_rows(rows, ids, weights, to, hidden, first, experts, top_k: tl.constexpr, BLOCK: tl.constexpr):
+    row, at = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    weight = 0.0
+    for slot in tl.static_range(top_k):
+        expert = tl.load(ids + row * top_k + slot) - first
+        own = tl.load(weights + row * top_k + slot)
+        weight += tl.where((expert >= 0) & (expert < experts), own, 0.0)
+    inside, begin = at < hidden, row.to(tl.int64) * hidden
+    value = tl.load(rows + begin + at, mask=inside, other=0.0).to(tl.float32)
+    tl.store(to + begin + at, (weight * value).to(to.dtype.element_ty), mask=inside)
+
+
+def sum_rows(rows, weights, places, to):
+    """to[i] = the sum over slots of weights[i] times the row of `rows` at places[i], where that is not below 0."""
+    tokens, top_k = places.shape
+    if tokens > 0:
+        sum_choices[(tokens, triton.cdiv(to.shape[1], 1024))](rows, weights, places, to, to.shape[1], top_k=top_k,
+                                                              BLOCK=1024)
+
+
+def weigh_received(rows, ids, weights, first, experts, to):
+    """to[r, i] = rows[r, i] times its weights of experts [first, first + experts)."""
+    count, hidden = rows.shape[0] * rows.shape[1], rows.shape[2]
+    weigh_rows[(count, triton.cdiv(hidden, 1024))](rows, ids, weights, to, hidden, first, experts, top_k=ids.shape[2],
+                                                   BLOCK=1024)
+
+
 class Passes:
     """Choices of experts `first` on, of which `space` says how many rows each gets, in order for grouped products.
 
@@ -111,6 +139,4 @@ class Passes:
                                            BLOCK=min(2048, triton.next_power_of_2(self.inner)))
 
     def total(self, y):
-        tokens, top_k = self.ids.shape
-        sum_choices[(tokens, triton.cdiv(self.hidden, 1024))](self.out, self.weights, self.places, y, self.hidden,
-                                                              top_k=top_k, BLOCK=1024)
+        sum_rows(self.out, self.weights, self.places.view(self.ids.shape), y)

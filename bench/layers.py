@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""MLPs, norms behind sums, all-to-alls, decoder layers and layers of experts on several GPUs: Stretto beside libraries.
+"""MLPs, norms, all-to-alls, decoder layers, experts and what moves rows to them on several GPUs, beside libraries.
 
     torchrun --nproc-per-node 2 bench/layers.py --shapes FILE --out layers.json [--seconds 400]
 
@@ -7,9 +7,9 @@ Shapes are as bench/shapes/layers.py prints them. As torch_baselines.py, for ope
 experts. A row has, by contestant, microseconds (the median over rounds of the slowest rank's, the 10th and the 90th
 percentile), relative errors, and why who failed did. Contestants are sequences of cuBLAS, NCCL and one-pass kernels in
 Triton, PyTorch's fused operators, symmetric memory, FlashInfer and DeepGEMM where their packages are found
-(layer_paths.py, expert_paths.py), Stretto's operators of one product with such kernels between ("stretto parts"), and
-Stretto's plan of all ("stretto"). *products*: these alone. Rows are measured in the file's order, and the file has them
-as soon as they are; --seconds says how long any may begin.
+(layer_paths.py, expert_paths.py, moved_paths.py), Stretto's operators of one product with such kernels between
+("stretto parts"), and Stretto's plan of all ("stretto"). *products*: these alone. Rows are measured in the file's order,
+and the file has them as soon as they are; --seconds says how long any may begin.
 """
 
 import argparse
@@ -29,12 +29,13 @@ import torch.distributed as dist  # noqa: E402
 
 import expert_paths  # noqa: E402
 import layer_paths  # noqa: E402
+import moved_paths  # noqa: E402
 import path_base  # noqa: E402
 import torch_job  # noqa: E402
 from torch_contestants import wait_for_gpu  # noqa: E402
 
-SIZES = {**layer_paths.SIZES, **expert_paths.SIZES}
-PATHS = {**layer_paths.PATHS, **expert_paths.PATHS}
+SIZES = {**layer_paths.SIZES, **expert_paths.SIZES, **moved_paths.SIZES}
+PATHS = {**layer_paths.PATHS, **expert_paths.PATHS, **moved_paths.PATHS}
 GRAPH_US = 30_000  # of one launch at most
 
 
@@ -88,7 +89,19 @@ class Layer:
                 import flashinfer.moe_ep as layers
                 return self.their(self.paths.by_flashinfer(layers))
             return {"flashinfer push": push}
+        if isinstance(self.paths, moved_paths.DispatchCombine):
+            return {"flashinfer a2a": lambda: self.their(self.paths.by_flashinfer(self.moves))}
         return {}
+
+    def moves(self, tokens, top_k, experts, hidden):
+        """FlashInfer's all-to-all of tokens and sums, with room for so many tokens of each rank."""
+        import flashinfer.comm as comm
+        from flashinfer.comm.mnnvl import MnnvlConfig, TorchDistBackend
+        ranks = dist.get_world_size()
+        mapping = comm.Mapping(world_size=ranks, rank=dist.get_rank(), gpus_per_node=ranks, tp_size=ranks,
+                               moe_ep_size=ranks)
+        return comm.MoeAlltoAll(mapping, max_num_tokens=tokens, top_k=top_k, num_experts=experts, hidden_size=hidden,
+                                mnnvl_config=MnnvlConfig(comm_backend=TorchDistBackend()))
 
     def fusion(self):
         """FlashInfer's all-reduce with a norm, by TensorRT-LLM's kernels, and its workspace. They are the only ones

@@ -4,6 +4,7 @@ from fused_section import title, turns
 from summary import geometric_mean, table
 
 OURS, PARTS, PRODUCTS, PLAIN = "stretto", "stretto parts", "products", "nccl"
+MOVED = ("dispatch", "combine", "dispatch-combine")  # nobody multiplies
 LINK_GB_PER_S = 320  # as the page says of floors
 ABOUT = ("*Library*: the fastest of the sequences that took part, by name: of cuBLAS and NCCL, of PyTorch's fused "
          "operators, of symmetric memory, of FlashInfer, or of grouped products by PyTorch or DeepGEMM, with kernels of "
@@ -25,6 +26,8 @@ def ours(row):
 
 def floor_of(row):
     link = row["link_bytes"] / LINK_GB_PER_S / 1e3
+    if kind_of(row) in MOVED:
+        return link
     return max(row["us"][PRODUCTS][0], link) if PRODUCTS in row["us"] else None
 
 

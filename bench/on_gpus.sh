@@ -31,6 +31,7 @@ Steps:
   checks *     stretto.torch: numbers, gradients, graphs, compile, what calls take of the host
   layers *     what graphs measures, beside PyTorch, AsyncTP, symmetric memory and FlashInfer
   moe *        layers of experts beside PyTorch, DeepGEMM and FlashInfer (bench/shapes/layers.py experts)
+  moved *      what moves rows to experts and back, beside the same (bench/shapes/layers.py moved)
   models *     whole models in PyTorch: prefill, decode, training
   steady       rows with M >= 4096 again, in turns of 100 ms
   language *   kernels of the device language
@@ -47,7 +48,7 @@ fail() { echo "on_gpus: $*" >&2; exit 2; }
 [[ ${1:-} == -h || ${1:-} == --help ]] && { usage; exit 0; }
 (( $# )) || { usage >&2; exit 2; }
 folder=$1; shift
-usual=kernels,tests,soak,gemm,operators,graphs,experts,torch,checks,layers,moe,models,language,serve
+usual=kernels,tests,soak,gemm,operators,graphs,experts,torch,checks,layers,moe,moved,models,language,serve
 known=$usual,tune,steady,sanitizer,unseen,regret
 all_suites=test_serve,test_c,test_cli,test_fabric,test_measure,test_gpu,test_tables,test_run
 ranks= steps=$usual minutes= seconds=900 suites=$all_suites build=$root/build/release
@@ -224,6 +225,8 @@ run_experts() {
     python3 "$here/shapes/moe.py" "$list" --on "$ranks" >"$folder/experts_$list.txt"
     bench "experts_$list" "$folder/experts_$list.txt" --rounds 7 --no-cold --strategy auto,sequential,library,tiles
   done
+  python3 "$here/shapes/moe.py" moved --on "$ranks" >"$folder/experts_moved.txt"
+  bench experts_moved "$folder/experts_moved.txt" --rounds 7 --no-cold --strategy auto,sequential,low-latency,tiles
 }
 # beside_torch NAME SHAPES ARGUMENT...
 beside_torch() {
@@ -247,6 +250,11 @@ run_moe() {
   layers_of moe experts
   torch_part moe --max-restarts 5 "$here/layers.py" --shapes "$folder/moe.txt" --commit "$commit" \
     --rounds 5 --seconds "$(spare)" --out "$folder/moe.json"
+}
+run_moved() {
+  layers_of moved moved
+  torch_part moved --max-restarts 5 "$here/layers.py" --shapes "$folder/moved.txt" --commit "$commit" \
+    --rounds 7 --seconds "$(spare)" --out "$folder/moved.json"
 }
 run_models() {
   torch_part models "$here/models.py" --layers 8 --rounds 7 --commit "$commit" --seconds "$(spare)" \

@@ -1,4 +1,4 @@
-"""layer_paths.py and expert_paths.py on CPU tensors: every sequence that needs no GPU gives the reference's numbers on
+"""layer_paths.py, expert_paths.py and moved_paths.py on CPU tensors: every sequence that needs no GPU gives the reference's numbers on
 two ranks of gloo, and so does Stretto by the emulator, of the tensors that they give it. Skips without PyTorch."""
 
 import os
@@ -21,7 +21,9 @@ SMALL = {"mlp": {"m": 8, "h": 32, "f": 64}, "gemm-ar-norm": {"m": 6, "n": 32, "k
          "moe-tp": {"t": 10, "h": 32, "f": 64, "experts": 6, "k": 2},
          "moe-tp-up": {"t": 10, "h": 32, "f": 64, "experts": 6, "k": 2},
          "moe-tp-down": {"t": 10, "h": 32, "f": 64, "experts": 6, "k": 2},
-         "moe-ep": {"t": 10, "h": 32, "f": 64, "experts": 6, "k": 2}}
+         "moe-ep": {"t": 10, "h": 32, "f": 64, "experts": 6, "k": 2},
+         "dispatch": {"t": 10, "h": 32, "experts": 6, "k": 2}, "combine": {"t": 10, "h": 32, "experts": 6, "k": 2},
+         "dispatch-combine": {"t": 10, "h": 32, "experts": 6, "k": 2}}
 
 
 def one_rank(rank, meeting):
@@ -34,6 +36,7 @@ def one_rank(rank, meeting):
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
     import expert_paths
     import layer_paths
+    import moved_paths
     import one_pass
     import path_base
     one_pass.checked()
@@ -41,7 +44,7 @@ def one_rank(rank, meeting):
     place = path_base.Place(rank, 2, "cpu", dist.group.WORLD.group_name)
     for name, sizes in SMALL.items():
         torch.manual_seed(5 + rank)
-        kind = (layer_paths.PATHS | expert_paths.PATHS)[name]
+        kind = (layer_paths.PATHS | expert_paths.PATHS | moved_paths.PATHS)[name]
         paths = kind(place, **{key.replace("-", "_"): size for key, size in sizes.items()})
         right = paths.reference()
         assert 0 < paths.link_bytes() <= 8 * 8 * 32 * 2, (name, paths.link_bytes())
@@ -63,7 +66,10 @@ def one_rank(rank, meeting):
             close(what, look(call()))
         inputs = {one: tensor.reshape(infos[one].shape) if one not in ("wg", "wu", "wd") else tensor
                   for one, tensor in paths.inputs.items()}
-        close("stretto", st.run_graph(name, inputs, sizes=sizes)[paths.result])
+        made = st.run_graph(name, inputs, sizes=sizes)
+        close("stretto", paths.look(made[paths.result]))
+        if name == "dispatch":
+            assert made["counts"].flatten().tolist() == paths.counts.tolist()
     os._exit(0)
 
 
@@ -81,6 +87,7 @@ class Paths(unittest.TestCase):
                 for name in SMALL:
                     self.assertIn(f"{name} stretto", told)
                 self.assertIn("moe-ep nccl torch", told)
+                self.assertIn("dispatch-combine nccl a2a", told)
 
 
 if __name__ == "__main__":

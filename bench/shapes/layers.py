@@ -3,11 +3,12 @@
 
     bench/shapes/layers.py dense --on 2
     bench/shapes/layers.py experts --on 2
+    bench/shapes/layers.py moved --on 2
 
 `dense`: norms behind sums of 8192 columns, K of 4096 a rank; MLPs and decoder layers of Llama-3 8B and 70B, and MLPs
 of which each rank has an eighth; all-to-alls around the projections of 8B and 70B. `experts`: layers of experts of the
 models that bench/moe_layers.py has, whole ones first, each rank with an eighth of experts or of their inner columns, or
-with what it has on so many GPUs.
+with what it has on so many GPUs. `moved`: what moves rows to these experts and back, all of them dealt to the ranks.
 """
 
 import argparse
@@ -78,15 +79,29 @@ def experts_of(model, kinds, of_tensors, of_rank, ranks):
                     yield f"{kind} t={t} h={hidden} f={f} experts={here} k={top_k}", model + what
 
 
+def moved(ranks):
+    """DeepSeek-V3's first, whose rows such kernels are published for."""
+    models = ("dsv3", *(name for name in MODELS if name != "dsv3"))
+    for tokens in ((128, 4096), (16, 1024)):
+        for model in models:
+            hidden, _, count, top_k = MODELS[model]
+            for each in tokens:
+                for kind in ("dispatch", "combine", "dispatch-combine"):
+                    yield f"{kind} t={each * ranks} h={hidden} experts={count} k={top_k}", model
+
+
+LISTS = {"dense": dense, "experts": experts, "moved": moved}
+
+
 def text_of(name, ranks):
     lines = [f"# Layers on {ranks} GPUs: {name}. Made by bench/shapes/layers.py."]
-    lines += [f"{operator} ranks={ranks}  # {what}" for operator, what in {"dense": dense, "experts": experts}[name](ranks)]
+    lines += [f"{operator} ranks={ranks}  # {what}" for operator, what in LISTS[name](ranks)]
     return "\n".join(lines) + "\n"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("list", choices=("dense", "experts"))
+    parser.add_argument("list", choices=LISTS)
     parser.add_argument("--on", type=int, default=2, help="ranks")
     args = parser.parse_args()
     print(text_of(args.list, args.on), end="")
