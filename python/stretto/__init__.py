@@ -11,7 +11,8 @@ failed, a wait that did not end in time included.
 """
 
 from ._library import Library, LibraryNotFound, find_library, version
-from .operations import Context, Operation
+from .contexts import Context
+from .operations import Operation
 from .operators import TensorInfo, tensors
 from .plans import Plan, check, emulate, plan
 from .tensors import SharedTensor

@@ -10,7 +10,7 @@ from unittest import mock
 
 import stretto
 from fakes import CpuTensor, Library, Tensor
-from stretto import _library, operations, operators
+from stretto import _library, contexts, operations, operators
 from stretto.tensors import (CAPSULE_NAME, DLDataType, DLDevice, DLManagedTensor, DLTensor, on_gpu,
                              view_of)
 
@@ -18,7 +18,7 @@ from stretto.tensors import (CAPSULE_NAME, DLDataType, DLDevice, DLManagedTensor
 class OnAFakeGpu(unittest.TestCase):
     def setUp(self):
         self.library = Library(_library.library())
-        for module in (operations, operators):
+        for module in (contexts, operations, operators):
             patch = mock.patch.object(module, "library", lambda: self.library)
             patch.start()
             self.addCleanup(patch.stop)
