@@ -1,0 +1,62 @@
+// Operators whose rows choose experts, in small sizes, and the schedules that tests try.
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "small_plans.h"
+
+namespace stretto {
+
+inline constexpr int kSms = 10;
+inline constexpr RoutingKind kRoutings[] = {RoutingKind::uniform, RoutingKind::zipf,
+                                            RoutingKind::one_hot, RoutingKind::adversarial};
+
+inline bool only_moves(std::string_view name) {
+  return name.starts_with("dispatch") || name == "combine";
+}
+
+// Blocks of tokens are short, some ranks have none, and with few of them the last rank has an
+// expert less.
+inline Sizes sizes_of(std::string_view name, int ranks, int64_t tokens) {
+  const int64_t fewer = ranks > 1 && tokens < 10 ? 1 : 0;
+  const bool are_dealt = name.starts_with("moe-ep") || only_moves(name);
+  const int64_t experts = are_dealt ? 3 * ranks - fewer : 7;
+  Sizes sizes = {{"t", tokens}, {"h", 40}, {"experts", experts}, {"k", 3}};
+  if (!only_moves(name)) sizes.emplace_back("f", 8 * ranks);
+  if (name == "moe-ep-shared") sizes.emplace_back("s", 24);
+  return sizes;
+}
+
+// Both partitions, and tiles of all heights, whatever the preset takes.
+inline std::vector<OperatorSchedule> schedules_of(const Operator& op, const Machine& machine) {
+  std::vector<OperatorSchedule> all;
+  for (OperatorSchedule schedule : small_presets(op, machine)) {
+    all.push_back(schedule);
+    if (schedule.products[0].mover != Mover::comm_blocks || op.ranks == 1) continue;
+    for (Schedule& product : schedule.products) {
+      product.granularity =
+          product.granularity == Granularity::whole ? Granularity::chunk : Granularity::whole;
+      product.tile_m = 16;
+      product.reuse = Reuse::ack;
+    }
+    EXPECT_THAT(legal(op, schedule, machine), testing::IsEmpty());
+    all.push_back(schedule);
+  }
+  for (size_t i = 0, count = all.size(); i < count; ++i) {
+    OperatorSchedule passes = all[i];
+    size_t product = 0;
+    for (const OperatorSegment& segment : op.segments) {
+      if (!segment.product) continue;
+      Schedule& one = passes.products[product++];
+      if (segment.product->is_routed()) one.permute = Permute::pass;
+    }
+    if (!(passes == all[i])) all.push_back(std::move(passes));
+  }
+  return all;
+}
+
+}  // namespace stretto
