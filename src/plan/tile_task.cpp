@@ -33,6 +33,13 @@ int32_t step_between(std::span<const Region> reads, const Region& tile) {
   return step >= tile.rows() ? static_cast<int32_t>(step) : 0;
 }
 
+// What is added to a tile of ranks' sums behind these: as much of another buffer of the rank.
+bool is_residual(const Plan& plan, const Region& read, const Region& tile) {
+  const Buffer &from = plan.buffers[read.buffer], &to = plan.buffers[tile.buffer];
+  return read.buffer != tile.buffer && read.rank == tile.rank && same_shape(read, tile) &&
+         from.dtype == to.dtype && in_vectors(from, read);
+}
+
 bool is_notify(const Instr& instr) { return instr.op == Opcode::notify; }
 
 // Whether the gemm computes the same tile over the range of K that follows.
@@ -189,19 +196,21 @@ string_view TileTask::add_ranks(uint32_t at) {
   const auto reads = plan_.reads(reduce);
   const Region& own = plan_.writes(instr(from))[part->write];
   const Buffer& buffer = plan_.buffers[own.buffer];
-  const int32_t step_rows = step_between(reads, own);
+  const bool has_residual = is_residual(plan_, reads.back(), own);
+  const int32_t step_rows = step_between(reads.first(reads.size() - has_residual), own);
   const auto writes = plan_.writes(reduce);
   const bool alike = std::all_of(writes.begin(), writes.end(), [&](const Region& write) {
     return same_shape(write, own) && plan_.buffers[write.buffer].dtype == buffer.dtype;
   });
   if (step_rows == 0 || buffer.dtype == DType::fp32 || !in_vectors(buffer, own) || !alike) {
-    return "expected sums of one type of 16 bits at equal distances in the tile's buffer, in "
-           "multiples of 8 columns";
+    return "expected sums of one type of 16 bits at equal distances in the tile's buffer, and at "
+           "most one of another behind them, in multiples of 8 columns";
   }
   tile_.sum.position = tile_.sum.of_ranks = at;
   tile_.sum.own_at =
       static_cast<uint32_t>(std::find(reads.begin(), reads.end(), own) - reads.begin());
   tile_.sum.step_rows = step_rows;
+  tile_.sum.has_residual = has_residual;
   tile_.sum.part = *part;
   stage_ = Stage::ranks_added;
   return "";

@@ -36,6 +36,7 @@ struct TileSum {
   uint32_t of_ranks = 0;   // position of the one that adds ranks' sums. Of this:
   uint32_t own_at = 0;     // which of its sources is the tile
   int32_t step_rows = 0;   // of the buffer, from source to source
+  bool has_residual = false;  // the last source is none of these, but of another buffer
   AddedPart part = {};     // the tile, or what of it is the rank's own
 
   explicit operator bool() const { return position != 0; }

@@ -218,10 +218,22 @@ void GemmTasks::add_sources(const Instr& reduce, const TileSum& sum, GemmTask& t
   task.sum_box = static_cast<uint8_t>(box_rows / device::kChunkRows);
   task.sum_begin = static_cast<uint8_t>(row / box_rows);
   task.sum_end = static_cast<uint8_t>((row + first.rows() + box_rows - 1) / box_rows);
-  task.sum_own = static_cast<uint16_t>(sum.own_at);
+  task.sum_own = static_cast<uint8_t>(sum.own_at);
   task.sum_row = first.row0 - row;
   task.sum_column = first.col0;
   task.sum_step = sum.step_rows;
+  if (!sum.has_residual) return;
+  std::vector<device::GemmDestination>& entries = launch_.table.destinations;
+  STRETTO_ASSERT(entries.size() == task.first_destination + task.num_destinations,
+                 "a residual's entry stands behind its task's destinations");
+  const Region& residual = basis_.plan.reads(reduce).back();
+  task.sum_elsewhere = 1;
+  device::GemmDestination& entry = entries.emplace_back();
+  entry.row = residual.row0 - row;
+  entry.column = residual.col0;
+  entry.map =
+      maps_.number_of(MapSpec::Use::sums, residual,
+                      basis_.plan.buffers[residual.buffer].cols_on(residual.rank), box_rows);
 }
 
 device::GemmDestination GemmTasks::destination(const Region& to, int32_t row, const RowPart& part) {

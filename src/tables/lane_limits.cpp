@@ -308,9 +308,18 @@ class LaneLimits {
     if (!sum) return;
     const InstrRef reduce{at.lane, sum.position};
     if (sum.others != 0) look_at_ranges({at.lane, sum.of_ranges});
+    if (sum.has_residual) {
+      const Buffer& residual = plan_.buffers[plan_.reads(instr_at(reduce)).back().buffer];
+      if (std::string why = why_no_map(residual); !why.empty()) {
+        limits_.add(std::move(why), reduce);
+      }
+    }
     if (sum.of_ranks != 0 && instr_at(reduce).num_reads != sums_.needs()[stretch_].adds + 1) {
       limits_.add("all tiles between two boundaries must be added to equally many sums of others",
                   reduce);
+    }
+    if (serves_ && sum.has_residual) {
+      limits_.add("runs of fewer rows add no residual to tiles: take rows=fixed", reduce);
     }
     if (serves_ && sum.stores_before()) {
       limits_.add("runs of fewer rows add to whole tiles only; rows=bucket cuts them at owners",

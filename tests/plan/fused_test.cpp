@@ -62,6 +62,9 @@ const std::string kTile = "  gemm #0 a[0:64,0:128] b[0:64,0:128] -> slots[0:64,0
 const std::string kSum =
     "  wait s.0 >= 1\n"
     "  reduce #0 fused slots[0:64,0:64] slots[64:128,0:64] -> out[0:64,0:64]\n";
+const std::string kWithResidual =
+    "  wait s.0 >= 1\n"
+    "  reduce #0 fused slots[0:64,0:64] slots[64:128,0:64] z[64:128,0:64] -> out[0:64,0:64]\n";
 const std::string kNorm =
     "  reduce slots[0:64,0:64] slots[64:128,0:64] -> y[0:64,0:64]\n"
     "  norm fused eps=1e-05 y[0:64,0:64] row[0:1,0:64] -> out[0:64,0:64]\n";
@@ -73,6 +76,7 @@ TEST(Fused, IsWhatAGpuKeepsInRegisters) {
                "  silu #0 fused q[0:128,0:64] -> y[0:128,0:64]\n");
   expect_words(kRanges + kGelu);
   expect_words(kTile + kSum);
+  expect_words(kTile + kWithResidual);
   expect_words("lane 0 comm 0\n" + kNorm);
   // Nothing is kept for another task than the next, or where others look for it.
   expect_words(kG + "  copy a[0:64,0:64] -> z[0:64,0:64]\n  gelu g[0:128,0:64] -> y[0:128,0:64]\n");
@@ -182,6 +186,21 @@ TEST(Fused, SumsAddWhatTheirTilesHave) {
   wide.replace(wide.find(",,"), 2, ",");
   EXPECT_THAT(why_not(wide), HasSubstr("at equal distances"));
   EXPECT_THAT(why_not(kTile + "  notify s.0@0 += 1\n" + kSum), HasSubstr("expected no notify"));
+}
+
+// The last source alone, of the tile's type and shape, in vectors, and of the rank.
+TEST(Fused, SumsOfRanksTakeOnOneResidualBehindThem) {
+  const auto changed = [](const char* from, const char* to) {
+    std::string text = kTile + kWithResidual;
+    text.replace(text.find(from), std::string(from).size(), to);
+    return why_not(text);
+  };
+  const char* const expected = "at most one of another behind them";
+  EXPECT_THAT(changed("slots[64:128,0:64] z[64:128,0:64]", "z[64:128,0:64] slots[64:128,0:64]"),
+              HasSubstr(expected));
+  EXPECT_THAT(changed("z[64:128,0:64]", "z[64:128,0:64] y[64:128,0:64]"), HasSubstr(expected));
+  EXPECT_THAT(changed("z[64:128,0:64]", "g[64:128,0:64]"), HasSubstr(expected));
+  EXPECT_THAT(changed("slots[64:128,0:64] z[64:128,0:64]", "z[64:128,0:64]"), HasSubstr(expected));
 }
 
 TEST(Fused, NobodyElseTouchesWhatStaysInRegisters) {

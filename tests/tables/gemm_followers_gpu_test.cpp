@@ -287,5 +287,41 @@ TEST_F(GemmFollowersGpuTest, FollowTheSumOverRanks) {
   }
 }
 
+// The same sum, as a residual that lies elsewhere: behind each task's destinations stands where.
+TEST_F(GemmFollowersGpuTest, StandBesideAResidualThatLiesElsewhere) {
+  for (const auto& [rows, columns] : {std::pair{128, 256}, {64, 256}, {128, 192}, {256, 128}}) {
+    GemmConfig config = config_of_tile(rows, columns, Follower::none, false);
+    config.adds = 1;
+    for (const Case& shape : {Case{129, 264, 40, 4}, Case{300, 520, 40, 6}}) {
+      DeviceMemory residual(static_cast<size_t>(shape.m * shape.n * 2));
+      data_->fill(*stream_, residual.address(), shape.m * shape.n, DType::bf16,
+                  device::Fill::integers, 9);
+      const Matrix matrix{residual.address(), shape.m, shape.n, shape.n, DType::bf16};
+      const auto add = [&](GemmTable& table) {
+        const auto map = static_cast<uint16_t>(table.maps.size());
+        table.maps.push_back(map_for_sums(matrix, config, config.tile_m));
+        std::vector<device::GemmDestination> entries;
+        for (auto& block : table.blocks) {
+          for (device::GemmTask& task : block) {
+            const auto first = table.destinations.begin() + task.first_destination;
+            task.first_destination = static_cast<uint32_t>(entries.size());
+            entries.insert(entries.end(), first, first + task.num_destinations);
+            device::GemmDestination& entry = entries.emplace_back();
+            entry.row = task.a_row;
+            entry.column = task.b_row;
+            entry.map = map;
+            task.sum_elsewhere = 1;
+            task.sum_step = 1;
+            task.sum_end = 1;
+            task.sum_box = static_cast<uint8_t>(config.tile_m / device::kChunkRows);
+          }
+        }
+        table.destinations = std::move(entries);
+      };
+      expect_right(config, shape, add, &residual);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stretto::cuda

@@ -188,23 +188,33 @@ class TableWalk {
 
   // Rows that no box brings are nothing that may be stored.
   void add_sums(Block& block, const device::GemmTask& task) {
-    const MapSpec& map = block.launch->maps[task.sum_map];
+    EXPECT_LE(task.sum_end * task.sum_box * device::kChunkRows, config(block).tile_m);
+    EXPECT_LT(task.sum_begin, task.sum_end);
+    for (int number = 0; number <= config(block).adds; ++number) {
+      if (number == task.sum_own) continue;
+      if (task.sum_elsewhere != 0 && number == config(block).adds) {
+        const device::GemmDestination& residual =
+            block.launch->table.destinations[task.first_destination + task.num_destinations];
+        add_boxes(block, task, residual.map, residual.row, residual.column);
+      } else {
+        add_boxes(block, task, task.sum_map, task.sum_row + number * task.sum_step,
+                  task.sum_column);
+      }
+    }
+  }
+
+  void add_boxes(Block& block, const device::GemmTask& task, uint16_t map_number, int row,
+                 int column) {
+    const MapSpec& map = block.launch->maps[map_number];
     const std::vector<float>& from = memory_.at(map.matrix.address);
     const int box_rows = task.sum_box * device::kChunkRows;
     EXPECT_EQ(map.use, MapSpec::Use::sums);
     EXPECT_EQ(map.box_rows, box_rows);
-    EXPECT_LE(task.sum_end * box_rows, config(block).tile_m);
-    EXPECT_LT(task.sum_begin, task.sum_end);
-    for (int number = 0; number <= config(block).adds; ++number) {
-      if (number == task.sum_own) continue;
-      for (int r = 0; r < config(block).tile_m; ++r) {
-        const bool comes = r >= task.sum_begin * box_rows && r < task.sum_end * box_rows;
-        for (int c = 0; c < config(block).tile_n; ++c) {
-          element(block, r, c) +=
-              comes ? at(from, map.matrix, task.sum_row + number * task.sum_step + r,
-                         task.sum_column + c)
-                    : std::numeric_limits<float>::quiet_NaN();
-        }
+    for (int r = 0; r < config(block).tile_m; ++r) {
+      const bool comes = r >= task.sum_begin * box_rows && r < task.sum_end * box_rows;
+      for (int c = 0; c < config(block).tile_n; ++c) {
+        element(block, r, c) += comes ? at(from, map.matrix, row + r, column + c)
+                                      : std::numeric_limits<float>::quiet_NaN();
       }
     }
   }

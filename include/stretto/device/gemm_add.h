@@ -1,4 +1,5 @@
-// Adding what other ranks sent to a tile that a consumer of the GEMM kernel has just finished.
+// Adding what other ranks sent, and then a residual, to a tile that a consumer of the GEMM kernel
+// has just finished.
 //
 // The tile is rounded to the 16 bits in which partial sums travel, then all sums are added in fp32
 // in rank order and rounded once more, behind what follows their sum: the same numbers as of a

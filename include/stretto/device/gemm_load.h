@@ -34,11 +34,12 @@ STRETTO_DEVICE void load_halves(const TensorMap* map, int32 row, const TensorMap
   }
 }
 
-// What others sent to be added to the task's tile, chunk by chunk of its columns, in stages behind
-// those of its operands. A part of the tile is loaded to where a whole one has it.
+// What others sent to be added to the task's tile, and the residual behind it, chunk by chunk of
+// the tile's columns, in stages behind those of its operands. A part of the tile is loaded to where
+// a whole one has it.
 template <GemmConfig kConfig>
-STRETTO_DEVICE void load_sums(const GemmShared<kConfig>& shared, const GemmTask& task,
-                              const TensorMap* map, RingPosition& ring) {
+STRETTO_DEVICE void load_sums(const GemmParams& params, const GemmShared<kConfig>& shared,
+                              const GemmTask& task, const TensorMap* maps, RingPosition& ring) {
   constexpr GemmLayout kLayout = layout_of(kConfig);
   constexpr int32 kPlaces = kLayout.pieces_in_a + kLayout.pieces_in_b;
   constexpr int32 kPieces = kConfig.tile_n / kLayout.chunk_columns * kConfig.adds;
@@ -47,7 +48,7 @@ STRETTO_DEVICE void load_sums(const GemmShared<kConfig>& shared, const GemmTask&
   const int32 box_rows = kWhole ? kConfig.tile_m : task.sum_box * kChunkRows;
   const int32 begin = kWhole ? 0 : task.sum_begin, end = kWhole ? 1 : task.sum_end;
   const int32 bytes = (end - begin) * box_rows * kRowBytes;
-  int32 column = task.sum_column;
+  int32 column = 0;
   uint32 source = 0;  // of those but the tile itself
   for (int32 first = 0; first < kPieces; first += kPlaces) {
     const int32 count = kPieces - first < kPlaces ? kPieces - first : kPlaces;
@@ -56,12 +57,21 @@ STRETTO_DEVICE void load_sums(const GemmShared<kConfig>& shared, const GemmTask&
     barrier_arrive_expect(full, count * bytes);
     for (int32 place = 0; place < count; ++place) {
       const uint32 number = source + (source >= task.sum_own ? 1 : 0);
-      const int32 first_row = task.sum_row + static_cast<int32>(number) * task.sum_step;
+      const TensorMap* map = maps + task.sum_map;
+      int32 first_column = task.sum_column + column;
+      int32 first_row = task.sum_row + static_cast<int32>(number) * task.sum_step;
+      if (!kConfig.serves && task.sum_elsewhere != 0 && number == kConfig.adds) {
+        const GemmDestination& from =
+            params.destinations[task.first_destination + task.num_destinations];
+        map = maps + from.map;
+        first_column = from.column + column;
+        first_row = from.row;
+      }
 #pragma unroll 1
       for (int32 box = begin; box < end; ++box) {
         const int32 row = box * box_rows;
-        tma_load(shared.piece(ring.slot, place) + static_cast<uint32>(row * kRowBytes), map, column,
-                 first_row + row, full);
+        tma_load(shared.piece(ring.slot, place) + static_cast<uint32>(row * kRowBytes), map,
+                 first_column, first_row + row, full);
       }
       if (++source == kConfig.adds) {
         source = 0;
@@ -124,6 +134,11 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
       }
       if ((task.rows.flags & kInputIsCompact) != 0) a_row += run.shift(task.rows.owner);
     }
+    if constexpr (kConfig.adds > 0 && !kConfig.serves) {
+      if (task.sum_elsewhere != 0) {
+        prefetch_line(params.destinations + task.first_destination + task.num_destinations);
+      }
+    }
     const TensorMap* a_map = maps + task.a_map;
     const TensorMap* b_map = maps + task.b_map;
     int32 k = task.first_k * kTileK;
@@ -164,7 +179,9 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
         while (load_acquire_shared(shared.sums_ready) <= i) {
         }
         fence_proxy_async();
-        load_sums<kConfig>(shared, task, maps + task.sum_map, ring);
+        // As it stands in memory: what adds alone needs shall take no registers meanwhile.
+        const GemmTask& adds = kConfig.serves ? task : params.tasks[i];
+        load_sums<kConfig>(params, shared, adds, maps, ring);
       }
     }
   }

@@ -166,7 +166,11 @@ struct GemmTask {
   // Where others' sums for this tile begin, in a map of the output's type: GemmConfig::adds + 1 of
   // them, sum_step rows from one to the next; the tile itself stands for number sum_own. sum_step
   // 0: nothing to add. Of a part of the tile the first row may lie above the map.
-  uint16 sum_map, sum_own;
+  uint16 sum_map;
+  // `sum_elsewhere`: the last that is added is none of those, but a residual: behind the task's
+  // destinations another entry has its row, column and map, which loads as sum_map does. Not in a
+  // kernel that serves.
+  uint8 sum_own, sum_elsewhere;
   int32 sum_row, sum_column, sum_step;
   // Of each, the map loads boxes [sum_begin, sum_end) of the tile's rows, which are sum_box times
   // kChunkRows high. What lies in the others is anything, and its sums are stored nowhere.
