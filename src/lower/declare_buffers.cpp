@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "lower/declarer.h"
+#include "lower/residual_sums.h"
+#include "lower/sent_rows.h"
 
 namespace stretto {
 
@@ -38,7 +40,10 @@ void Declarer::declare_rows(const OperatorSegment& segment) {
   }
   for (const int id : segment.stages) {
     const Stage& stage = op().stage(id);
+    const SegmentLowering* const summed = summed_by(state_, *part_, stage.out);
+    if (summed != nullptr && !summed->residual->is_handed_over) continue;
     for (const int in : stage.in) input(in);
+    if (stage.out == segment.result && gather_by_stage(state_, *part_, segment)) continue;
     OperatorSegment one = segment;
     one.result = stage.out;
     one.result_held = op().tensor(stage.out).held;
@@ -61,7 +66,12 @@ void Declarer::declare_product(SegmentLowering& product) {
   }
   const bool is_pushed = product.pattern == Pattern::exchange_output && !product.by_nccl();
   const bool peers_write = schedule.reduction == Reduction::two_shot || is_pushed;
-  if (!product.normed) ids.out = result(product.part, peers_write, copies);
+  OperatorSegment made = product.part;
+  if (product.residual) {
+    input(product.residual->residual);
+    if (!product.residual->is_handed_over) made.result = product.residual->sum;
+  }
+  if (!product.normed) ids.out = result(made, peers_write, copies);
   // A library stores its products, and what follows them reads them from memory. Scores stay as
   // they are, so that whoever multiplies, the same experts are chosen.
   const bool is_stored =

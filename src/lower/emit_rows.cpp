@@ -1,5 +1,6 @@
 // Stages over rows: every lane takes a block of the rank's rows through all stages of the
-// segment. A gather sends each block on to all ranks, from the lane that has it.
+// segment. A gather sends each block on to all ranks, from the lane that has it; or the last stage
+// does as it makes it.
 #include "lower/emit_rows.h"
 
 #include <algorithm>
@@ -8,6 +9,8 @@
 #include "lower/emitter.h"
 #include "lower/opcode_of.h"
 #include "lower/rect.h"
+#include "lower/residual_sums.h"
+#include "lower/sent_rows.h"
 
 namespace stretto {
 namespace {
@@ -21,10 +24,14 @@ class RowStages {
         part_(part),
         op_(part.rows.op),
         segment_(segment),
+        sent_(gather_by_stage(state, part, segment) != nullptr ? segment.result : -1),
         emit_(state, state.lanes, part) {}
 
   void emit() {
-    if (segment_.is_gather()) return send();
+    if (segment_.is_gather()) {
+      if (!is_sent_by_stage(state_, part_, segment_)) send();
+      return;
+    }
     for (int rank = 0; rank < op_.ranks; ++rank) {
       for_each_block(rank, [&](uint32_t lane, Rect rows) {
         for (const int id : segment_.stages) emit_stage(op_.stage(id), rank, lane, rows);
@@ -105,24 +112,37 @@ class RowStages {
   }
 
   void emit_stage(const Stage& stage, int rank, uint32_t lane, Rect rows) {
-    for (const int in : stage.in) emit_.read(operand(in, rank, rows));
+    if (const SegmentLowering* const product = summed_by(state_, part_, stage.out)) {
+      if (!product->residual->is_handed_over) return;
+      emit_.read(operand(product->part.result, rank, rows));
+    } else {
+      for (const int in : stage.in) emit_.read(operand(in, rank, rows));
+    }
     if (held() != Held::cols) rows.col1 = static_cast<int32_t>(op_.tensor(stage.out).cols);
-    emit_.write(region_of(rows, buffer_of(stage.out), rank));
+    if (stage.out == sent_) {
+      write_to_all(rank, rows);
+    } else {
+      emit_.write(region_of(rows, buffer_of(stage.out), rank));
+    }
     emit_.stage(lane, stage);
   }
 
   void send() {
-    const std::optional<uint16_t> out = state_.plan.find_buffer(op_.tensor(segment_.result).name);
-    const RowShards shards{worked_on().rows, op_.ranks};
     for (int rank = 0; rank < op_.ranks; ++rank) {
-      const auto first = static_cast<int32_t>(shards.begin(rank));
       for_each_block(rank, [&](uint32_t lane, Rect rows) {
         emit_.read(region_of(rows, buffer_of(segment_.input), rank));
-        for (int i = 1; i <= op_.ranks; ++i) {
-          emit_.write(region_of(rows.moved(first), *out, (rank + i) % op_.ranks));
-        }
+        write_to_all(rank, rows);
         emit_.task(lane, Opcode::copy);
       });
+    }
+  }
+
+  // Rows of the rank's own, where each caller has all of the segment's result.
+  void write_to_all(int rank, const Rect& rows) {
+    const std::optional<uint16_t> out = state_.plan.find_buffer(op_.tensor(segment_.result).name);
+    const auto first = static_cast<int32_t>(RowShards{worked_on().rows, op_.ranks}.begin(rank));
+    for (int i = 1; i <= op_.ranks; ++i) {
+      emit_.write(region_of(rows.moved(first), *out, (rank + i) % op_.ranks));
     }
   }
 
@@ -131,6 +151,7 @@ class RowStages {
   const PartLowering& part_;
   const Operator& op_;
   const OperatorSegment& segment_;
+  const int sent_;  // the tensor whose rows go to all ranks as they are made; -1: none
   Emitter emit_;
 };
 

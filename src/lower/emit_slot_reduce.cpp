@@ -184,8 +184,19 @@ class SlotReduce {
   }
 
   int64_t bytes_of_reduce(const Rect& part) const {
-    return part.elements() *
-           (ranks_ * num_bytes(state_.schedule.partials) + num_bytes(state_.op.dtype));
+    return part.elements() * (ranks_ * num_bytes(state_.schedule.partials) +
+                              (state_.residual ? 2 : 1) * num_bytes(state_.op.dtype));
+  }
+
+  // The same part of the residual, whose rows a rank has all of, or its own.
+  Region residual_of(const Rect& part, int rank) const {
+    const int tensor = state_.residual->residual;
+    const uint16_t buffer = state_.whole.tensor(tensor).stage >= 0
+                                ? state_.of_rows.results[static_cast<size_t>(tensor)]
+                                : *state_.plan.find_buffer(state_.whole.tensor(tensor).name);
+    const bool has_own = state_.plan.buffers[buffer].sharded_rows > 0;
+    const auto begin = static_cast<int32_t>(has_own ? state_.shards.begin(rank) : 0);
+    return region_of(part.moved(-begin), buffer, rank);
   }
 
   void reduce(int rank, size_t p, int32_t wave) {
@@ -216,6 +227,7 @@ class SlotReduce {
       emit_.read(staged && source == rank ? region_of(part, state_.buffers.part, rank)
                                           : slot(pieces()[p], part, rank, source));
     }
+    if (state_.residual) emit_.read(residual_of(part, rank));
     const auto begin = static_cast<int32_t>(state_.shards.begin(rank));
     const Rect out = state_.ranks_own_rows() ? part.moved(-begin) : part;
     if (two_shot_ && !copies_sums()) {

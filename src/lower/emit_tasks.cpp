@@ -5,7 +5,9 @@
 #include "lower/emit_patterns.h"
 #include "lower/emit_rows.h"
 #include "lower/free_lanes.h"
+#include "lower/residual_sums.h"
 #include "lower/say_libraries.h"
+#include "lower/sent_rows.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -72,8 +74,9 @@ class SegmentsInTurn {
       const bool is_product = segments[i].product && segments[i].product->is_dense();
       if (is_product) next_product_ += parts_;
       if (is_product && movers_go_on(i)) i = last_of_leg(i);
-      // Its collective has made the stages that follow.
+      // Its collective has made the stages that follow, or its sums have.
       if (is_product && state_.products[next_product_ - parts_].normed) ++i;
+      if (i + 1 < segments.size() && is_made_by_sums(state_, state_.parts[0], segments[i + 1])) ++i;
     }
     for (size_t p = 0; p < parts_; ++p) {
       finish(p);
@@ -95,7 +98,9 @@ class SegmentsInTurn {
     const SegmentLowering* const gathers = gathers_for(state_, state_.parts[p], segment(i, p));
     if (i + p > 0) {
       finish(p);
-      if (!gathers || !movers_hand_over(*gathers)) {
+      const bool goes_on = gathers ? movers_hand_over(*gathers)
+                                   : is_sent_by_stage(state_, state_.parts[p], segment(i, p));
+      if (!goes_on) {
         Emitter emit(state_, state_.lanes, state_.parts[p]);
         end_kernels(state_, emit);
       }

@@ -3,6 +3,7 @@
 
 #include "lower/lowering.h"
 #include "lower/normed_sums.h"
+#include "lower/residual_sums.h"
 #include "plan/fuse_tasks.h"
 #include "stretto/error.h"
 
@@ -91,6 +92,7 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
       const Schedule& point = schedule.products.at(next);
       products.emplace_back(*this, part, part.rows.op.segments[i], point);
       products.back().normed = normed_sums(part.rows.op, i, point);
+      products.back().residual = residual_sum(op, i, point);
     }
     ++next;
   }

@@ -50,6 +50,14 @@ struct NormedSums {
   float eps = 0;
 };
 
+// The stage `add` behind a product that its sums make too (residual_sums.h).
+struct ResidualSum {
+  int residual = 0, sum = 0;  // tensors: what is added, and the stage's result
+  // Peers write the sum, it is an output, and more stages take its rows: these hand them over from
+  // the product's buffer as they read them. So what the caller gets is written by its rank alone.
+  bool is_handed_over = false;
+};
+
 // Of one part of the rows; of all where they are not split.
 struct PartLowering {
   const RowPart& rows;
@@ -72,6 +80,7 @@ struct SegmentLowering {
   const Machine& machine;
   int sms_of_others = 0;  // that no compute lane of the plan may hold
   std::optional<NormedSums> normed;
+  std::optional<ResidualSum> residual;
 
   const Pattern pattern;
   const RowShards shards;           // owners of rows; one owner of all where no rank owns rows

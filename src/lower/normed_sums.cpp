@@ -7,6 +7,8 @@ namespace {
 
 constexpr int64_t kVectorBytes = 16;  // the kernels move whole ones
 
+}  // namespace
+
 bool is_used_elsewhere(const Operator& op, int tensor, const Stage& user) {
   const auto reads = [&](const Stage& stage) {
     return &stage != &user && std::find(stage.in.begin(), stage.in.end(), tensor) != stage.in.end();
@@ -14,8 +16,6 @@ bool is_used_elsewhere(const Operator& op, int tensor, const Stage& user) {
   return op.output_held(tensor).has_value() ||
          std::any_of(op.stages.begin(), op.stages.end(), reads);
 }
-
-}  // namespace
 
 std::optional<NormedSums> normed_sums(const Operator& op, size_t index, const Schedule& schedule) {
   const OperatorSegment& product = op.segments[index];

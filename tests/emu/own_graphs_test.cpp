@@ -84,6 +84,45 @@ constexpr OwnGraph kGraphs[] = {
      "n = norm x g\n"
      "y = add n r\n"
      "output y rows\n"},
+    {"AResidualOfASumThatNothingNorms",
+     "input x [m, f] cols\n"
+     "input w [h, f] cols\n"
+     "input r [m, h] whole\n"
+     "p = gemm x w\n"
+     "s = add r p\n"
+     "output s whole\n"},
+    {"ResidualsOfAllReducesThatFollowOneAnother",
+     "input x [m, f] cols\n"
+     "input w [h, f] cols\n"
+     "input v [f, h] rows\n"
+     "input u [h, f] cols\n"
+     "input r [m, h] whole\n"
+     "input g [1, h] whole\n"
+     "p = gemm x w\n"
+     "s = add p r\n"
+     "t = norm s g\n"
+     "up = gemm t v\n"
+     "down = gemm up u\n"
+     "z = add down s\n"
+     "n = norm z g\n"
+     "output n whole\n"
+     "output z whole\n"},
+    {"AResidualThatIsASumWhoseTermsOthersTake",
+     "input x [m, f] cols\n"
+     "input w [h, f] cols\n"
+     "input u [h, f] cols\n"
+     "p = gemm x w\n"
+     "q = gemm x u\n"
+     "s = add q p\n"
+     "output s rows\n"
+     "output p rows\n"},
+    {"ASumOfAllRowsThatANormTakes",
+     "input x [m, f] cols\n"
+     "input w [h, f] cols\n"
+     "input g [1, h] whole\n"
+     "p = gemm x w\n"
+     "n = norm p g\n"
+     "output n whole\n"},
     {"AnActivationOfAllColumnsAddedToOwnOnes",
      "input x [m, f] whole\n"
      "input r [m, f] cols\n"

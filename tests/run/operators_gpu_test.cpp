@@ -58,6 +58,11 @@ std::vector<OperatorCase> cases() {
     add("gemm-rs-norm-ag m=203 n=512 k=512", "fp16", "low-latency");
     // Activations of sums over ranges of K, from memory and from registers.
     add("mlp-gelu m=200 h=2048 f=1024", "bf16", "sequential,tile=128x128,split-k=2");
+    // Residuals of several waves of tiles, of parts of a tile behind ranges of K, and of sums that
+    // every rank makes.
+    add("gemm-ar-norm m=2000 n=2048 k=256", "fp16", "tiles,tile=128x128");
+    add("gemm-rs-norm m=200 n=512 k=2048", "bf16", "tiles,tile=128x128,split-k=2");
+    add("gemm-ar-norm m=200 n=512 k=512", "bf16", "tiles,reduction=one-shot");
     // Rows of more than a mover's stage.
     add("gemm-ar-norm m=40 n=8192 k=512", "bf16", "tiles");
   }
