@@ -38,6 +38,8 @@ RankStreams::RankStreams(const Setup& setup)
   overlaps_ = ops_.size() == 1 && ops_[0].kind == StreamOp::gemm && streams_.size() == 1 &&
               !gemms_.empty() && !advance_ && !alternates_ && setup.device.ranks() == 1 &&
               setup.device.can_overlap();
+  kernels_overlap_ =
+      streams_.size() == 1 && setup.device.ranks() == 1 && setup.device.can_overlap();
   if (takes_graphs()) {
     call_graphs_ = std::make_unique<CallGraphs>(kMostGraphs, *setup.call_graphs);
   }
@@ -142,6 +144,16 @@ Params RankStreams::with_rows(const Params& params, const CallRows& rows) const 
   return result;
 }
 
+bool RankStreams::starts_early(const Op& op) const {
+  const auto is_ours = [&](const Op& one) {
+    return one.kind == StreamOp::move ||
+           (one.kind == StreamOp::gemm && !setup_.program.needs[one.index].library);
+  };
+  const auto before = &op - ops_.data() - 1;
+  return kernels_overlap_ && before >= 0 && is_ours(op) &&
+         is_ours(ops_[static_cast<size_t>(before)]);
+}
+
 void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallRows& rows) {
   switch (op.kind) {
     case StreamOp::gemm: {
@@ -158,9 +170,9 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
         kernel.launch(stream, table.num_blocks(),
                       {params, at_call(with_rows(moves_[0].params(), rows), 0), movers,
                        device::mover_blocks(kernel.config(), movers)},
-                      overlaps_);
+                      overlaps_ || starts_early(op));
       } else {
-        kernel.launch(stream, table.num_blocks(), params, overlaps_);
+        kernel.launch(stream, table.num_blocks(), params, overlaps_ || starts_early(op));
       }
       break;
     }
@@ -170,9 +182,11 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
       const cuda::DeviceMoverTable& table = moves_[op.index];
       if (table.passes()) {
         const device::PassParams pass = table.pass_params(params);
-        pass_->launch(stream, table.num_pass_blocks(), device::kPassThreads, 1, &pass);
+        pass_->launch(stream, table.num_pass_blocks(), device::kPassThreads, 1, &pass,
+                      starts_early(op));
       } else {
-        mover_->launch(stream, table.num_blocks(), device::kMoverThreads, 1, &params);
+        mover_->launch(stream, table.num_blocks(), device::kMoverThreads, 1, &params,
+                       starts_early(op));
       }
       break;
     }

@@ -204,6 +204,9 @@ class RankStreams {
   void make_collective(uint32_t index, const cuda::Stream& stream, int set,
                        const CallRows& rows) const;
   void issue(const Op& op, const cuda::Stream& stream, int set, const CallRows& rows);
+  // Whether both it, one of ops_, and the one before it are kernels of ours, which wait for the end
+  // of that by themselves.
+  bool starts_early(const Op& op) const;
   template <typename Params>
   Params with_rows(const Params& params, const CallRows& rows) const;
 
@@ -212,7 +215,8 @@ class RankStreams {
   // A run is one kernel, started while the kernel before it ends: where the rank has the GPU to
   // itself, since two of its kernels may hold blocks at once.
   bool overlaps_ = false;
-  bool alternates_ = false;  // copies or collectives lie elsewhere from one run to the next
+  bool kernels_overlap_ = false;  // of one run, those of its only stream
+  bool alternates_ = false;       // copies or collectives lie elsewhere from one run to the next
   uint64_t eager_runs_ = 0, captured_runs_ = 0, capture_ = 0;
   cuda::DevicePtr shown_at_ = 0;  // where streams write what kernels do not count, else 0
   uint64_t shown_runs_ = 0, runs_since_end_ = 0;
