@@ -47,7 +47,7 @@ def _steps(call, rows, ranks):
     most = -(-rows // call.multiple) * call.multiple
     if call.graph_name in _gpu.SERVING:
         return _buckets(call, most)
-    return _of_experts(call, most, ranks) if call.fill else []
+    return _of_experts(call, most, call.owners(ranks)) if call.fill else []
 
 
 def prepare(engine, rows, ranks, progress):

@@ -17,9 +17,10 @@ class Call:
     outputs  name -> (rows, columns) of what this rank gets
     refusal  why it cannot be served, on all ranks alike; empty: it may be
     types    of those outputs that have one of their own
-    fill     where rows can be added that count for nothing: the inputs that are dealt by rows, as all outputs are then,
-             and what added rows of each have
+    fill     where rows can be added that count for nothing: the inputs that have rows, as all outputs do then, and
+             what added rows of each have
     multiple  its rows are one of this
+    is_whole  every rank has all rows, of which each has own ones otherwise
     parts    of other operators, without tensors, that do the same where this one is not served, if Stretto has such
     """
 
@@ -32,6 +33,7 @@ class Call:
     types: Mapping[str, torch.dtype] = dataclasses.field(default_factory=dict)
     fill: Mapping[str, float] = dataclasses.field(default_factory=dict)
     multiple: int = 1
+    is_whole: bool = False
     parts: Tuple["Call", ...] = ()
 
     @property
@@ -54,6 +56,10 @@ class Call:
     def rows(self) -> int:
         """Of all ranks."""
         return self.sizes[0][1]
+
+    def owners(self, ranks) -> int:
+        """So many have rows of their own."""
+        return 1 if self.is_whole else ranks
 
     def without_tensors(self, like=None) -> "Call":
         """What stands for calls that differ in rows and tensors: of the type and on the device of this call's, or of
@@ -104,12 +110,12 @@ output s whole
 """
 
 
-# With weights of x's type.
+# With tokens as `held` says, and weights of fp32 or of x's type.
 MOE = {is_dealt: f"""\
-graph {{name}}-own-weights t h f experts k
-input x [t, h] rows
-input ids [t, k] rows {{ids}}
-input weights [t, k] rows
+graph {{name}} t h f experts k
+input x [t, h] {{held}}
+input ids [t, k] {{held}} {{ids}}
+input weights [t, k] {{held}}{{weights}}
 input wg [experts, f, h] {cut}
 input wu [experts, f, h] {cut}
 input wd [experts, h, f] {turned}
@@ -118,7 +124,7 @@ u = grouped x wu ids
 a = swiglu g u
 d = grouped a wd ids
 y = weigh d ids weights
-output y rows
+output y {{held}}
 """ for is_dealt, cut, turned in ((True, "experts", "experts"), (False, "rows", "cols"))}
 # torch.dtype -> Stretto's name
 TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
@@ -211,8 +217,9 @@ def mlp(rows, x, ups, biases, down, activation, scattered, ranks) -> Call:
                 {"down": (rows // ranks if scattered else rows, h)}, multiple=ranks if scattered else 1, parts=parts)
 
 
-def moe(rows, x, ids, weights, gate, up, down, is_dealt, ranks) -> Call:
-    """Of all ranks' rows x [t/R, h], ids and weights [t/R, k], gate and up [E, f, h], down [E, h, f] -> y [t/R, h].
+def moe(rows, x, ids, weights, gate, up, down, is_dealt, ranks, are_rows_dealt=True) -> Call:
+    """Of all ranks' rows x [t/R, h], ids and weights [t/R, k], gate and up [E, f, h], down [E, h, f] -> y [t/R, h]; or of
+    t rows on every rank, where they are not dealt.
 
     Experts are dealt to the ranks, or every expert's f.
     """
@@ -221,10 +228,14 @@ def moe(rows, x, ids, weights, gate, up, down, is_dealt, ranks) -> Call:
     sizes = (("t", rows), ("h", h), ("f", f if is_dealt else f * ranks),
              ("experts", experts * ranks if is_dealt else experts), ("k", ids.shape[1]))
     has_own = weights.dtype is x.dtype and weights.dtype is not torch.float32
-    graph = MOE[is_dealt].format(name=name, ids=DTYPES[ids.dtype]) if has_own else name
+    graph = name
+    if has_own or not are_rows_dealt:
+        graph = MOE[is_dealt].format(name=f"{name}{'' if are_rows_dealt else '-whole'}{'-own-weights' * has_own}",
+                                     held="rows" if are_rows_dealt else "whole", ids=DTYPES[ids.dtype],
+                                     weights="" if has_own else " fp32")
     return Call("moe", graph, sizes,
                 {"x": x, "ids": ids, "weights": weights, "wg": gate, "wu": up, "wd": down}, {"y": tuple(x.shape)},
-                fill=FILL)
+                fill=FILL, is_whole=not are_rows_dealt)
 
 
 # A layer whose router chooses, and hands over what it chose.

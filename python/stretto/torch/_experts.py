@@ -37,8 +37,11 @@ def check(x, ids, weights, gate, up, down, op="moe"):
                     f"ids is on {ids.device}, weights on {weights.device} and x on {x.device}")
 
 
-def tokens(op, x, rows, rank, ranks):
-    """x [..., H] as rows of it, dealt to the ranks."""
+def tokens(op, x, rows, rank, ranks, are_dealt=True):
+    """x [..., H] as rows of it, dealt to the ranks, or all of them on every rank."""
+    if not are_dealt:
+        _checks.require(rows is None, op, f"rows is {rows}, and with sequence_parallel=False every rank has all")
+        ranks = 1
     own = math.prod(x.shape[:-1])
     many = Rows((own, x.shape[-1]), 0, own * ranks if rows is None else rows, ranks)
     _checks.require(rows is None or own == many.own(rank), op,
@@ -68,23 +71,33 @@ def _matrices(x, ids, weights):
 
 def _everyone(group, many, *tensors):
     """All ranks' rows: only the last ones may be short, so what fills them up is behind all others."""
-    if group.ranks == 1:
+    if many.ranks == 1:
         return tensors
     return [_collectives.all_gather(group, many.flat(one, many.block))[:many.total] for one in tensors]
 
 
 def _own_sum(group, many, tensor):
+    """Of the sum over ranks the own rows, or all of them where every rank has all."""
     if group.ranks == 1:
         return tensor
+    if many.ranks == 1:
+        return _collectives.all_reduce(group, tensor)
     whole = many.flat(tensor, many.block * group.ranks)
     return _collectives.reduce_scatter(group, whole)[:many.own(group.rank)]
 
 
+def _tokens_of_moe(x, expert_parallel, rows, sequence_parallel, rank, ranks):
+    _checks.require(sequence_parallel or not expert_parallel or ranks == 1, "moe",
+                    "with sequence_parallel=False every rank has all tokens, of which expert_parallel takes own ones: "
+                    "cut every expert, or deal the tokens")
+    return tokens("moe", x, rows, rank, ranks, sequence_parallel)
+
+
 @seen
-def moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None, out=None):
+def moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None, sequence_parallel=True, out=None):
     group = find(group_name)
     check(x, ids, weights, gate, up, down)
-    many = tokens("moe", x, rows, group.rank, group.ranks)
+    many = _tokens_of_moe(x, expert_parallel, rows, sequence_parallel, group.rank, group.ranks)
     target = target_of("moe", out, x.shape, x=x, ids=ids, weights=weights, gate=gate, up=up, down=down)
     if many.total == 0 or x.shape[-1] == 0:
         return put(target, x.new_empty(x.shape))
@@ -96,7 +109,7 @@ def moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows
         return (_own_sum(group, many, y).to(x.dtype),)
 
     call = _calls.moe(many.total, *own, gate.contiguous(), up.contiguous(), down.contiguous(),
-                      expert_parallel, group.ranks)
+                      expert_parallel and sequence_parallel, group.ranks, sequence_parallel)
     y, = _serve.run(call, group, fall_back, targets={"y": target})
     return put(target, y.reshape(x.shape))
 
@@ -111,10 +124,13 @@ def gradients(function, tensors, dy):
         return torch.autograd.grad(y, leaves, dy.to(y.dtype))
 
 
-def moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None):
-    """By PyTorch: all tokens are gathered again, and their gradients scattered."""
+def moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None,
+                 sequence_parallel=True):
+    """By PyTorch: all tokens are gathered again, and their gradients scattered; where every rank has all of them, and
+    the same gradient of each, what ranks make of these is added up.
+    """
     group = find(group_name)
-    many = tokens("moe", x, rows, group.rank, group.ranks)
+    many = tokens("moe", x, rows, group.rank, group.ranks, sequence_parallel)
     if many.total == 0 or x.shape[-1] == 0:
         return tuple(torch.zeros_like(one) for one in (x, weights, gate, up, down))
     own_x, own_ids, own_weights = _matrices(x, ids, weights)
@@ -129,11 +145,12 @@ def moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_paralle
             *(one.contiguous() for one in found[2:]))
 
 
-def fake_moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None):
+def fake_moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None, sequence_parallel=True):
     check(x, ids, weights, gate, up, down)
-    tokens("moe", x, rows, *place(group_name))
+    _tokens_of_moe(x, expert_parallel, rows, sequence_parallel, *place(group_name))
     return x.new_empty(x.shape)
 
 
-def fake_moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None):
+def fake_moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None,
+                      sequence_parallel=True):
     return tuple(one.new_empty(one.shape) for one in (x, weights, gate, up, down))

@@ -61,7 +61,7 @@ class Engine:
         operation = self._operation(call, call.rows, dtype)
         if not call.fill or operation.max_rows == call.rows:
             return self._enqueue(operation, call, targets)
-        made = self._enqueue(operation, _rooms.in_room(call, operation.max_rows, self._group.ranks), {})
+        made = self._enqueue(operation, _rooms.in_room(call, operation.max_rows, call.owners(self._group.ranks)), {})
         return {name: made[name][:rows] for name, (rows, _) in call.outputs.items()}
 
     def _enqueue(self, operation, call, targets):
@@ -187,7 +187,7 @@ class Engine:
         is_covered = room <= self._covered.get(key, 0)
         is_full = kind == "fixed" and (is_covered or len(by_rows) >= MOST_PLANS)
         if call.fill and room not in by_rows and (is_full or is_captured):
-            room, is_full = _rooms.room_of(room, self._group.ranks), False
+            room, is_full = _rooms.room_of(room, call.owners(self._group.ranks)), False
         if room not in by_rows:
             if is_full:
                 if is_covered:

@@ -169,13 +169,13 @@ def back_mlp(ctx, dy):
 
 
 def keep_moe(ctx, inputs, output):
-    *tensors, ctx.group, ctx.is_dealt, ctx.rows = inputs
+    *tensors, ctx.group, ctx.is_dealt, ctx.rows, ctx.is_shared = inputs
     ctx.save_for_backward(*tensors)
 
 
 def back_moe(ctx, dy):
-    dx, dweights, *dexperts = ops.moe_backward(dy, *ctx.saved_tensors, ctx.group, ctx.is_dealt, ctx.rows)
-    return dx, None, dweights, *dexperts, None, None, None
+    dx, dweights, *dexperts = ops.moe_backward(dy, *ctx.saved_tensors, ctx.group, ctx.is_dealt, ctx.rows, ctx.is_shared)
+    return dx, None, dweights, *dexperts, None, None, None, None
 
 
 def keep_moe_with_router(ctx, inputs, output):

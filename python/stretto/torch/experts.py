@@ -11,7 +11,7 @@ from .groups import GroupLike, seat
 
 def moe(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, gate: torch.Tensor, up: torch.Tensor,
         down: torch.Tensor, group: GroupLike = None, *, expert_parallel: bool = False, rows: Optional[int] = None,
-        out: Optional[torch.Tensor] = None) -> torch.Tensor:
+        sequence_parallel: bool = True, out: Optional[torch.Tensor] = None) -> torch.Tensor:
     """A mixture of experts: for each token the sum over its choices c of weights[c] * expert ids[c] of it, an MLP
     silu(x @ gate.T) * (x @ up.T) @ down.T.
 
@@ -23,19 +23,22 @@ def moe(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, gate: torch.T
                      rank's experts, the r-th block of them
     rows             tokens of all ranks, where they do not divide: rank r has the r-th block of ceil(rows / R), the
                      last ones fewer or none; None: every rank has as many as this one
+    sequence_parallel  False: every rank has all tokens, the same ids and weights, and gets all of y. Experts are cut
+                     then, not dealt
     out              written instead of a new tensor (no gradients)
 
     Gradients are PyTorch's. Returns x's shape. Collective; raises as all_gather_matmul().
     """
     tensors = x, ids, weights, gate, up, down
-    made = _again.again("moe", group, (expert_parallel, rows), tensors, None if out is None else (out,))
+    more = expert_parallel, rows, sequence_parallel
+    made = _again.again("moe", group, more, tensors, None if out is None else (out,))
     if made is None:
         _refuse_tangents("moe", tensors)
         if out is None:
-            made = torch.ops.stretto.moe(*tensors, seat(group), expert_parallel, rows),
+            made = torch.ops.stretto.moe(*tensors, seat(group), *more),
         else:
             _refuse_gradients("moe", *tensors, out)
-            torch.ops.stretto.moe.out(*tensors, seat(group), expert_parallel, rows, out=out)
+            torch.ops.stretto.moe.out(*tensors, seat(group), *more, out=out)
             made = out,
     return made[0]
 

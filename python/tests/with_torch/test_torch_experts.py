@@ -138,6 +138,44 @@ class Experts(Numbers):
         with self.assertRaisesRegex(ValueError, "^moe: x has 12 tokens; of rows=11 rank 0 of 1 has 11"):
             run(1, lambda g: st.moe(*self.tensors(), g, rows=11))
 
+    def test_tokens_that_every_rank_has(self):
+        """In one plan with an all-reduce; gradients are whole on every rank, and those of the part of experts."""
+        tensors, target = self.tensors(), normal(9, T, H).double()
+        tensors[1][0, 0], tensors[1][3] = -1, EXPERTS
+        wide = [one.double().requires_grad_() if one.is_floating_point() else one for one in tensors]
+        right = self.right(*wide)
+        (right * target).sum().backward()
+        rights = [one.grad if one.is_floating_point() else one for one in wide]
+
+        def part(all_of_them, rank, ranks):
+            return [*all_of_them[:3], *self.part(all_of_them, rank, ranks, False)[3:]]
+
+        for ranks, dtype, of_weights in itertools.product((1, 2, 4), (torch.bfloat16, torch.float64),
+                                                          (torch.float32, torch.bfloat16)):
+            def step(group):
+                mine = [one.to(dtype if one.dtype is torch.bfloat16 else of_weights) if one.is_floating_point() else one
+                        for one in part(tensors, group.rank, ranks)]
+                mine = [one.clone().requires_grad_(one.is_floating_point()) for one in mine]
+                y = st.moe(mine[0].view(3, T // 3, H), *(one.view(3, T // 3, K) for one in mine[1:3]), *mine[3:], group,
+                           sequence_parallel=False).flatten(0, 1)
+                (y.double() * target).sum().backward()
+                return [y.detach(), *(one.grad for one in mine)]
+            with self.subTest(ranks=ranks, dtype=dtype, of_weights=of_weights):
+                is_served = dtype is torch.bfloat16
+                found = run(ranks, step, fallback=not is_served)
+                self.assertEqual(st.report().served, {"moe": ranks} if is_served else {})
+                for rank, (y, *gradients) in enumerate(found):
+                    self.assert_close(y, right.detach(), torch.bfloat16)
+                    self.assertTrue(torch.equal(y, found[0][0]))
+                    for got, expected in zip(gradients, part(rights, rank, ranks)):
+                        if got is not None:
+                            self.assert_close(got, expected, torch.bfloat16)
+        with self.assertRaisesRegex(ValueError, "^moe: .* of which expert_parallel takes own ones: cut every expert"):
+            run(2, lambda g: st.moe(*self.part(tensors, g.rank, 2, True), g, expert_parallel=True,
+                                    sequence_parallel=False))
+        with self.assertRaisesRegex(ValueError, "^moe: rows is 12, and with sequence_parallel=False every rank has all"):
+            run(1, lambda g: st.moe(*tensors, g, rows=12, sequence_parallel=False))
+
     def test_ids_beyond_32_bits_are_no_experts(self):
         tensors = self.tensors()
         tensors[1][0, 0], tensors[1][5, 1], tensors[1][9, 0] = 2**32 + 1, -2**32, 3 * 2**32
