@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from . import _calls, _checks, _collectives, _columns, _serve
-from ._kernels import biased, put, target_of
+from ._kernels import biased, laid_back, put, target_of
 from ._records import seen
 from ._rows import Rows, row_dim
 from .groups import find, place
@@ -75,9 +75,9 @@ def matmul_all_to_all(x, weight, bias, group_name, dim=0, rows=None, out=None):
     refusal = _unaligned(a, block, _columns.own(n, block, group.ranks - 1))
     call = _calls.matmul_exchange(many.count, a, b, columns, refusal)
     y, = _serve.run(call, group, lambda: (_collectives.to_columns(group, F.linear(a, b), block),),
-                    targets={"out": target} if many.is_plain() else {})
+                    given={"a": x, "b": weight}, targets={"out": target} if many.is_plain() else {})
     own_bias = None if bias is None else _columns.own_part(bias, group.rank, group.ranks)
-    return put(target, biased(many.unflat(y, many.total), own_bias))
+    return put(target, biased(laid_back(op, many, y, many.total), own_bias))
 
 
 @seen
@@ -92,8 +92,8 @@ def all_to_all_matmul(x, weight, bias, group_name, dim=0, out=None):
     a, b = many.flat(x, many.block * group.ranks).contiguous(), weight.contiguous()
     call = _calls.exchange_matmul(a, b, group.ranks, _unaligned(a, block, _columns.own(k, block, group.ranks - 1)))
     y, = _serve.run(call, group, lambda: (F.linear(_collectives.to_rows(group, a, block, k), b),),
-                    targets={"out": target} if many.is_plain() else {})
-    return put(target, biased(many.unflat(y, own), bias))
+                    given={"a": x, "b": weight}, targets={"out": target} if many.is_plain() else {})
+    return put(target, biased(laid_back(op, many, y, own), bias))
 
 
 def _each_has_one(total, ranks):
@@ -158,7 +158,7 @@ def embedding_all_to_all(ids, tables, group_name, mode="sum", num_tables=None, o
         return (_collectives.to_rows(group, sums, block * shape[2], total * shape[2])[:shape[0]],)
 
     call = _calls.look_up(MODES[mode], numbers, w, total, pool, shape[0])
-    y, = _serve.run(call, group, by_torch, targets={"out": target})
+    y, = _serve.run(call, group, by_torch, targets={"out": target}, given={"ids": ids, "w": tables})
     return put(target, y.reshape(shape))
 
 

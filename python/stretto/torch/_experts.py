@@ -110,7 +110,8 @@ def moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows
 
     call = _calls.moe(many.total, *own, gate.contiguous(), up.contiguous(), down.contiguous(),
                       expert_parallel and sequence_parallel, group.ranks, sequence_parallel)
-    y, = _serve.run(call, group, fall_back, targets={"y": target})
+    y, = _serve.run(call, group, fall_back, targets={"y": target},
+                    given={"x": x, "ids": ids, "weights": weights, "wg": gate, "wu": up, "wd": down})
     return put(target, y.reshape(x.shape))
 
 

@@ -17,7 +17,7 @@ import stretto
 from . import _records, _rooms
 from ._calls import TYPES
 from ._refusals import NotServed
-from .report import ask_for_bad_ids, count_bad_ids, count_copy
+from .report import UNALIGNED, ask_for_bad_ids, count_bad_ids, count_copy
 
 SERVED = "sm_90"
 ALIGNMENT = 16  # bytes, of every tensor's begin
@@ -280,7 +280,7 @@ def _is_aligned(call, name, tensor):
     """Whether it can be taken where it lies; who has it copied is counted."""
     if tensor.data_ptr() % ALIGNMENT == 0:
         return True
-    count_copy(call.op, name, tensor.numel() * tensor.element_size())
+    count_copy(call.op, name, UNALIGNED, tensor.numel() * tensor.element_size())
     return False
 
 

@@ -96,7 +96,7 @@ def run_graph(inputs, graph, sizes, group_name):
     call = Call(OP, graph, tuple(sizes_of(sizes).items()), {info.name: one.contiguous() for info, one in given},
                 {one.name: one.shape for one in outputs}, types={one.name: DTYPES[one.dtype] for one in outputs})
     try:
-        return list(_serve.run(call, group, None))
+        return list(_serve.run(call, group, None, given={info.name: one for info, one in given}))
     except _engine.NotServed as error:
         raise ValueError(f"{OP}: {name_of(graph)} is not served for group {group.name!r}: {error}") from None
 

@@ -9,7 +9,7 @@ from ._parts import joined, products
 from ._records import seen
 from ._rows import Rows
 from .groups import find
-from .report import count_fallback
+from .report import REORDERED, count_copy, count_fallback
 
 
 @seen
@@ -36,13 +36,13 @@ def all_gather_matmul(x, weights, biases, group_name, dim=0, rows=None, keep_gat
         return (y, gathered) if is_kept else (y,)
 
     call = _calls.gather_matmul(many.count, a, weight.contiguous(), bias, group.ranks, is_kept)
-    y, *gathered = _serve.run(call, group, by_torch if falls_back else None,
+    y, *gathered = _serve.run(call, group, by_torch if falls_back else None, given={"a": x, "b": weights},
                               targets={"out": target} if many.is_plain() else {})
     if is_kept:
         kept = many.unflat(gathered[0], many.total)
     else:  # one rank has all rows, and no result shares memory with x
         kept = x.clone(memory_format=torch.contiguous_format) if keep_gathered else many.gathered_like(x, False)
-    return put(target, many.unflat(y, many.total)), kept
+    return put(target, laid_back(call.op, many, y, many.total)), kept
 
 
 @seen
@@ -60,9 +60,9 @@ def matmul_reduce_scatter(x, weight, bias, group_name, dim=0, out=None, falls_ba
     def by_torch():
         return (_collectives.reduce_scatter(group, F.linear(a, weight)),)
 
-    y, = _serve.run(call, group, by_torch if falls_back else None,
+    y, = _serve.run(call, group, by_torch if falls_back else None, given={"a": x, "b": weight},
                     targets={"out": target} if many.is_plain() else {})
-    return put(target, biased(many.unflat(y, own), bias))
+    return put(target, biased(laid_back(call.op, many, y, own), bias))
 
 
 @seen
@@ -76,7 +76,7 @@ def matmul_all_reduce(x, weight, bias, group_name, out=None):
         return put(target, x.new_empty(shape))
     call = _calls.matmul_reduce(a, weight.contiguous(), group.ranks)
     y, = _serve.run(call, group, lambda: (_collectives.all_reduce(group, F.linear(a, weight)),),
-                    targets={"out": target})
+                    given={"a": x, "b": weight}, targets={"out": target})
     return put(target, biased(y.reshape(shape), bias))
 
 
@@ -99,7 +99,8 @@ def matmul_all_reduce_add_rms_norm(x, weight, residual, norm_weight, eps, group_
         return normed.to(x.dtype), total
 
     call = _calls.matmul_norm(a, weight.contiguous(), r, norm_weight.contiguous(), eps, group.ranks)
-    made = _serve.run(call, group, in_parts, is_in_parts=True, targets=targets)
+    made = _serve.run(call, group, in_parts, is_in_parts=True, targets=targets,
+                      given={"a": x, "b": weight, "r": residual, "w": norm_weight})
     return tuple(put(target, one.reshape(shape)) for target, one in zip(targets.values(), made))
 
 
@@ -125,8 +126,17 @@ def mlp(x, ups, up_biases, down, activation, group_name, sequence_parallel=False
     call = _calls.mlp(rows, a, [up.contiguous() for up in ups], up_biases, down.contiguous(),
                       activation, sequence_parallel, group.ranks)
     y, = _serve.run(call, group, in_parts, is_in_parts=True,
+                    given={"x": x, "wd": down, **dict(zip(("wg", "wu"), ups))},
                     targets={"down": target} if not sequence_parallel or many.is_plain() else {})
-    return put(target, many.unflat(y, x.shape[many.dim]) if sequence_parallel else y.reshape(x.shape))
+    return put(target, laid_back(call.op, many, y, x.shape[many.dim]) if sequence_parallel else y.reshape(x.shape))
+
+
+def laid_back(op, many, matrix, size):
+    """Rows of a result in the order of its dimensions."""
+    made = many.unflat(matrix, size)
+    if made.data_ptr() != matrix.data_ptr():
+        count_copy(op, "out", REORDERED, made.numel() * made.element_size())
+    return made
 
 
 def pays(x, rows, columns, ranks):

@@ -124,7 +124,8 @@ def moe_with_router(x, router, gate, up, down, bias, group_name, k, scores="soft
 
     call = _calls.moe_with_router(many.total, own, router.contiguous(), gate.contiguous(), up.contiguous(),
                                   down.contiguous(), bias, rule, expert_parallel, group.ranks)
-    made = _serve.run(call, group, in_parts, is_in_parts=True, targets=targets)
+    made = _serve.run(call, group, in_parts, is_in_parts=True, targets=targets,
+                      given={"x": x, "wr": router, "wg": gate, "wu": up, "wd": down})
     return tuple(put(targets[name], one.reshape(shape)) for (name, (shape, _)), one in zip(wanted.items(), made))
 
 

@@ -2,7 +2,7 @@
 
 from . import _engine
 from ._calls import TYPES
-from .report import IN_PARTS, count_fallback, count_served
+from .report import IN_PARTS, count_copies, count_fallback, count_served
 
 
 def refusal(call):
@@ -19,12 +19,14 @@ def refusal(call):
     return f"{empty[0]} is 0" if empty else None
 
 
-def run(call, group, fallback, reason=None, targets=None, is_in_parts=False):
+def run(call, group, fallback, reason=None, targets=None, is_in_parts=False, given=None):
     """The call's outputs in their order: Stretto's, else those of fallback(), which is counted. Raises NotServed
     where fallback is None: the caller has another.
 
     reason       why Stretto is not asked, by the caller's own choice; None: it is
     targets      output -> the tensor without gaps that it is written to, where there is one
+    given        what the caller gave for inputs of the call, by their names: who is another tensor there is a copy, and
+                 counted
     is_in_parts  fallback() is made of other operators of Stretto's, which say for themselves what they do not
                  serve
     """
@@ -35,6 +37,7 @@ def run(call, group, fallback, reason=None, targets=None, is_in_parts=False):
         try:
             outputs = _engine.run(call, group, TYPES[call.dtype], targets or {})
             count_served(call.op)
+            count_copies(call.op, given or {}, call.inputs)
             return tuple(outputs[name] for name in call.outputs)
         except _engine.NotServed as error:
             reason = str(error)

@@ -12,6 +12,7 @@ import stretto
 import stretto.torch as st
 from stretto.torch import _calls, _engine, _gpu
 from stretto.torch._refusals import NotServed
+from stretto.torch.report import UNALIGNED
 
 
 class Operation:
@@ -288,10 +289,11 @@ class Calls(unittest.TestCase):
         self.assertEqual(given["a"].data_ptr() % 16, 0)
         self.assertTrue(torch.equal(given["a"], a))
         self.assertEqual(made["out"].data_ptr(), out.data_ptr())
-        self.assertEqual(st.report().copies, {("matmul_all_reduce", "a"): (1, 64)})
+        self.assertEqual(st.report().copies, {("matmul_all_reduce", "a", UNALIGNED): (1, 64)})
         crooked = torch.empty(65, dtype=torch.bfloat16)[1:].view(4, 16)
         self.assertNotEqual(engine.run(call, "bf16", {"out": crooked})["out"].data_ptr(), crooked.data_ptr())
-        self.assertEqual(st.report().copies, {("matmul_all_reduce", "a"): (2, 128), ("matmul_all_reduce", "out"): (1, 128)})
+        self.assertEqual(st.report().copies, {("matmul_all_reduce", "a", UNALIGNED): (2, 128),
+                                              ("matmul_all_reduce", "out", UNALIGNED): (1, 128)})
         self.assertIn("2 x matmul_all_reduce: copied a, which began at no multiple of 16 bytes: 128 bytes in all",
                       str(st.report()))
         st.reset_report()

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 import stretto.torch as st
 from stretto.torch import _kernels, _parts, ops
+from stretto.torch.report import APART, GAPS, REORDERED, UNEVEN_ROWS
 
 RANKS, K, N = 3, 24, 16
 
@@ -339,6 +340,40 @@ class NoRows(Numbers):
         for dx, dw, db in run(2, step, fallback=True):
             self.assertEqual(tuple(dx.shape), (0, K))
             self.assertFalse(dw.any() or db.any())
+
+
+class Copied(Numbers):
+    """What is copied for a call stands in the report, with the reason."""
+
+    def check(self, call, *copied):
+        """`copied` are (tensor, why, elements) of an operator's call on each of two ranks."""
+        run(2, call)
+        op, = st.report().served
+        self.assertEqual(st.report().copies, {(op, name, why): (2, 2 * 2 * count) for name, why, count in copied})
+
+    def test_views(self):
+        x, w = normal(1, 4, 2 * K), normal(2, N, K)
+        self.check(lambda g: st.matmul_all_reduce(x[:, :K], w, group=g), ("a", GAPS, 4 * K))
+        self.check(lambda g: st.matmul_all_reduce(x[:, K:].unflatten(0, (2, 2)), w, group=g), ("a", GAPS, 4 * K))
+        self.check(lambda g: st.matmul_reduce_scatter(x[::2, :K], w, group=g), ("a", GAPS, 2 * K))
+        turned = normal(2, K, N).t()
+        self.check(lambda g: st.mlp(x[:, :K].contiguous(), w, turned.t(), g, activation="silu"))
+        self.check(lambda g: st.mlp(x[:, :K].contiguous(), w, w.t(), g, activation="silu"), ("wd", GAPS, N * K))
+        stacks = [normal(4, 2, N, K), normal(5, 2, N, 2 * K)[..., :K], normal(6, 2, K, N)]
+        ids, weights = torch.zeros(4, 1, dtype=torch.int16), torch.ones(4, 1)
+        self.check(lambda g: st.moe(x[:, :K].contiguous(), ids, weights, *stacks, g),
+                   ("wu", GAPS, 2 * N * K), ("ids", "cast from int16", 4 * 2))
+
+    def test_rows_of_other_dimensions_and_that_ranks_do_not_divide(self):
+        x, w = normal(1, 3, 4, K), normal(2, N, K)
+        self.check(lambda g: st.matmul_reduce_scatter(x, w, group=g, dim=1), ("a", REORDERED, 3 * 4 * K),
+                   ("out", REORDERED, 3 * 2 * N))
+        self.check(lambda g: st.matmul_reduce_scatter(x[0, :3], w, group=g), ("a", UNEVEN_ROWS, 4 * K))
+
+    def test_weights_that_lie_apart(self):
+        x, both = normal(1, 2, K), normal(2, 2 * N, K)
+        self.check(lambda g: st.all_gather_matmul(x, list(both.split(N)), group=g))
+        self.check(lambda g: st.all_gather_matmul(x, [both[:N], both[:N]], group=g), ("b", APART, 2 * N * K))
 
 
 if __name__ == "__main__":
