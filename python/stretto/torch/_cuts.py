@@ -4,79 +4,104 @@ import dataclasses
 from typing import Optional, Sequence, Tuple, Union
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from .groups import rank_of, ranks_of
 
+VECTOR = 8  # elements: 16 bytes of the types that GPUs multiply, of which rows that are sent have whole ones
 
-def share(size: int, group: str, what: str, replicas: int = 1) -> int:
-    """What one rank has of `size`, where so many ranks have the same. Raises ValueError where the ranks do not divide
-    it: a layer that is cast would have other shares in its new type, since operators deal columns that do not divide in
-    blocks of 16 bytes.
+# Where a rank's part of a size begins, and how much it is
+Place = Tuple[int, int]
+
+
+def shares(size: int, ranks: int, what: str, replicas: int = 1) -> Tuple[Place, ...]:
+    """Every rank's place in `size`: the r-th of blocks of ceil(size / ranks), as torch.chunk() has them, so that the last
+    ones may be short, or empty. With replicas so many ranks beside each other have the same. Raises ValueError where
+    those cannot be.
     """
-    ranks = ranks_of(group)
     if replicas < 1 or ranks % replicas:
         raise ValueError(f"{what} is dealt to {ranks} ranks, of which {replicas} cannot have the same part: they do "
                          "not divide the ranks")
-    shares = ranks // replicas
-    if size % shares or size == 0:
-        below = size // shares * shares
-        near = f"{below} or {below + shares}" if below else f"{shares}"
-        raise ValueError(f"{what} is {size} and does not divide by {shares} ranks: layers have shares of one size; "
-                         f"take {near}")
-    return size // shares
+    if size == 0:
+        raise ValueError(f"{what} is 0: there is nothing to deal to {ranks} ranks")
+    block = -(-size // (ranks // replicas))
+    begins = [min(rank // replicas * block, size) for rank in range(ranks)]
+    return tuple((begin, min(block, size - begin)) for begin in begins)
 
 
 @dataclasses.dataclass(frozen=True)
 class Cut:
-    """Every rank has its part of dimension `dim`.
+    """Every rank has its part of dimension `dim`. Parts are filled up to one size with zeros, which is more than any where
+    they differ: operators take as many columns of each rank, and zeros add nothing to what they make.
 
-    parts     sizes of what lies behind one another in this dimension of the whole tensor, each of which is dealt by
-              itself: a rank has its part of the first, then that of the second
-    replicas  of each: so many ranks beside each other have the same
+    parts   sizes of what lies behind one another in this dimension of the whole tensor, each of which is dealt by
+            itself: a rank has its part of the first, then that of the second
+    places  of each part, every rank's. Those of two ranks are the same, or apart
+    room    what a rank's part is filled up to
     """
 
     dim: int
     parts: Tuple[int, ...]
-    replicas: Tuple[int, ...]
+    places: Tuple[Tuple[Place, ...], ...]
     rank: int
     ranks: int
+    room: int
 
     @classmethod
     def of(cls, tensor: torch.Tensor, group: str, dim: int, what: str, parts: Optional[Sequence[int]] = None,
-           replicas: Union[int, Sequence[int]] = 1) -> "Cut":
-        """Raises ValueError where ranks do not divide a part, or parts are not all of it."""
-        size = tensor.shape[dim]
+           replicas: Union[int, Sequence[int]] = 1, places: Optional[Sequence[Sequence[Place]]] = None) -> "Cut":
+        """`places` instead of replicas: where ranks have others than blocks. Raises ValueError where parts are not all of
+        the tensor.
+        """
+        ranks, size = ranks_of(group), tensor.shape[dim]
         parts = (size,) if parts is None else tuple(parts)
         replicas = (replicas,) * len(parts) if isinstance(replicas, int) else tuple(replicas)
         if sum(parts) != size:
             raise ValueError(f"{what} is {size}, and its parts {', '.join(map(str, parts))} are {sum(parts)}")
         if len(replicas) != len(parts):
             raise ValueError(f"{what} has {len(parts)} parts, and replicas are of {len(replicas)}")
-        for part, same in zip(parts, replicas):
-            share(part, group, what if len(parts) == 1 else f"a part of {what}", same)
-        return cls(dim, parts, replicas, rank_of(group), ranks_of(group))
+        if places is None:
+            named = what if len(parts) == 1 else f"a part of {what}"
+            places = [shares(part, ranks, named, same) for part, same in zip(parts, replicas)]
+        return cls(dim, parts, tuple(map(tuple, places)), rank_of(group), ranks, _room(places))
 
     @property
     def sizes(self) -> Tuple[int, ...]:
-        """What a rank has of each part."""
-        return tuple(part * same // self.ranks for part, same in zip(self.parts, self.replicas))
+        """What this rank has of each part."""
+        return tuple(of_part[self.rank][1] for of_part in self.places)
+
+    @property
+    def own_sizes(self) -> Tuple[int, ...]:
+        """What each rank has of all parts, without what fills them up."""
+        return tuple(sum(size for _, size in of_rank) for of_rank in zip(*self.places))
+
+    @property
+    def own_size(self) -> int:
+        return self.own_sizes[self.rank]
 
     def own(self, whole: torch.Tensor) -> torch.Tensor:
-        """This rank's part of a whole tensor: a view of it, where there is but one part. Autograd has no part in it: two
-        threads that took parts of one parameter could wait for each other in PyTorch for ever.
+        """This rank's part of a whole tensor: a view of it, where it is but one. Autograd has no part in it: two threads
+        that took parts of one parameter could wait for each other in PyTorch for ever.
         """
-        begin, own, whole = 0, [], whole.detach()
-        for part, same, size in zip(self.parts, self.replicas, self.sizes):
-            own.append(whole.narrow(self.dim, begin + self.rank // same * size, size))
-            begin += part
-        return own[0] if len(own) == 1 else torch.cat(own, self.dim)
+        first, own, whole = 0, [], whole.detach()
+        for part, of_part in zip(self.parts, self.places):
+            begin, size = of_part[self.rank]
+            own.append(whole.narrow(self.dim, first + begin, size))
+            first += part
+        return filled(own[0] if len(own) == 1 else torch.cat(own, self.dim), self.dim, self.room)
 
     def whole(self, by_rank: Sequence[torch.Tensor]) -> torch.Tensor:
         """The whole tensor, of every rank's part."""
-        pieces = [one.split(self.sizes, self.dim) for one in by_rank]
-        return torch.cat([pieces[rank][part] for part, same in enumerate(self.replicas)
-                          for rank in range(0, self.ranks, same)], self.dim)
+        pieces, begins = [], [0] * self.ranks
+        for of_part in self.places:
+            found = {}
+            for rank, (begin, size) in enumerate(of_part):
+                if size:
+                    found[begin] = by_rank[rank].narrow(self.dim, begins[rank], size)
+                begins[rank] += size
+            pieces += [found[begin] for begin in sorted(found)]
+        return torch.cat(pieces, self.dim)
 
     def whole_shape(self, own: Sequence[int]) -> Tuple[int, ...]:
         """The shape of the whole tensor, of whose part the shape is `own`."""
@@ -84,22 +109,44 @@ class Cut:
 
     def square_sum(self, own: torch.Tensor) -> torch.Tensor:
         """A rank's term of the sum of all squares of the whole tensor, in fp32."""
-        return sum(one.float().square().sum() / same
-                   for one, same in zip(own.split(self.sizes, self.dim), self.replicas))
+        own = own.narrow(self.dim, 0, self.own_size)
+        return sum(one.float().square().sum() / of_part.count(of_part[self.rank])
+                   for one, of_part in zip(own.split(self.sizes, self.dim), self.places))
 
     def with_summed_gradient(self, parameter: torch.Tensor, group: str) -> torch.Tensor:
         """The parameter, where ranks that have the same part use it on data of their own: its gradient is the sum of
         theirs, the same on all of them. Its backward is collective over the group, where anything has replicas.
         """
-        if max(self.replicas) == 1 or not (torch.is_grad_enabled() and parameter.requires_grad):
+        if not (torch.is_grad_enabled() and parameter.requires_grad) or not any(map(_has_replicas, self.places)):
             return parameter
         places, own, total = [], 0, 0  # (begin of the rank's own, of all ranks', size)
-        for part, same, size in zip(self.parts, self.replicas, self.sizes):
-            if same > 1:
-                places.append((own, total + self.rank // same * size, size))
+        for part, of_part in zip(self.parts, self.places):
+            begin, size = of_part[self.rank]
+            if _has_replicas(of_part):
+                places.append((own, total + begin, size))
                 total += part
             own += size
         return _Summed.apply(parameter, group, self.dim, total, tuple(places))
+
+
+def _room(places):
+    sizes = [sum(size for _, size in of_rank) for of_rank in zip(*places)]
+    most = max(sizes)
+    return most if min(sizes) == most else -(-most // VECTOR) * VECTOR
+
+
+def _has_replicas(of_part):
+    with_any = [place for place in of_part if place[1] > 0]
+    return len(set(with_any)) < len(with_any)
+
+
+def filled(tensor: torch.Tensor, dim: int, room: int) -> torch.Tensor:
+    """With zeros behind it, up to a size of `room`."""
+    missing = room - tensor.shape[dim]
+    if missing == 0:
+        return tensor
+    dim = dim + tensor.dim() if dim < 0 else dim
+    return F.pad(tensor, (0, 0) * (tensor.dim() - 1 - dim) + (0, missing))
 
 
 class _Summed(torch.autograd.Function):
@@ -134,7 +181,10 @@ def sum_gradients(module: nn.Module, group: str) -> None:
     def shared(name):
         def parameter(self):
             own = self._parameters[name]
-            return own if own is None else Cut(0, (len(own),), (ranks,), 0, ranks).with_summed_gradient(own, group)
+            if own is None:
+                return own
+            size = len(own)
+            return Cut(0, (size,), (((0, size),) * ranks,), 0, ranks, size).with_summed_gradient(own, group)
         return property(parameter)
 
     names = [name for name, one in module._parameters.items() if one is not None]

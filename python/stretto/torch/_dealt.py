@@ -21,12 +21,12 @@ class Dealt(nn.Module):
         self.group = group_name(group)
         self.cuts: Dict[str, Cut] = {}
 
-    def _take(self, name, tensor, dim, what, parts=None, replicas=1):
-        """This rank's part of a whole layer's parameter, or all of it where `dim` is None."""
+    def _take(self, name, tensor, dim, what, *how):
+        """This rank's part of a whole layer's parameter, or all of it where `dim` is None. `how` as of Cut.of()."""
         if tensor is not None:
             own = tensor
             if dim is not None:
-                self.cuts[name] = Cut.of(tensor, self.group, dim, what, parts, replicas)
+                self.cuts[name] = Cut.of(tensor, self.group, dim, what, *how)
                 own = self.cuts[name].own(tensor)
             tensor = nn.Parameter(in_memory_of_its_own(own), tensor.requires_grad)
         self.register_parameter(name, tensor)

@@ -61,3 +61,28 @@ def activation_of(mlp: nn.Module) -> Optional[str]:
         if kind is not None:
             return ACTIVATIONS.get(getattr(kind, "__name__", type(kind).__name__).lower())
     return None
+
+
+def dealt_heads(queries: int, keys: int, ranks: int):
+    """Every rank's heads, ((begin, count) of queries, (begin, count) of keys): those of keys are what its queries use, as
+    many queries for each. Where there are more ranks than heads of keys, several ranks have the same head, and a part of
+    its queries. None: there are ranks for which nothing would be left.
+    """
+    of_each = queries // keys
+    if keys >= ranks:
+        heads = [_even_part(keys, rank, ranks) for rank in range(ranks)]
+        return [((begin * of_each, count * of_each), (begin, count)) for begin, count in heads]
+    head_of = [rank * keys // ranks for rank in range(ranks)]
+    found = []
+    for rank, head in enumerate(head_of):
+        begin, count = _even_part(of_each, rank - head_of.index(head), head_of.count(head))
+        if count == 0:
+            return None
+        found.append(((head * of_each + begin, count), (head, 1)))
+    return found
+
+
+def _even_part(size: int, rank: int, ranks: int):
+    """Of parts that differ by one at most, the larger ones first."""
+    least, rest = divmod(size, ranks)
+    return rank * least + min(rank, rest), least + (rank < rest)

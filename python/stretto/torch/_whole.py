@@ -1,20 +1,27 @@
 """What every rank gets whole of parts: its gradient is expected to be the same on all ranks, and is not summed."""
 
+from typing import Tuple
+
 import torch
 
 from . import ops  # noqa: F401  (defines torch.ops.stretto)
+from ._cuts import filled
 from .groups import rank_of, ranks_of
 
 
 class _Gathered(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, y, group):
-        ctx.begin, ctx.columns = rank_of(group) * y.shape[-1], y.shape[-1]
-        return torch.ops.stretto.all_gather(y.unsqueeze(0), group).movedim(0, -2).flatten(-2)
+    def forward(ctx, y, group, sizes):
+        rank = rank_of(group)
+        ctx.begin, ctx.own, ctx.columns = sum(sizes[:rank]), sizes[rank], y.shape[-1]
+        by_rank = torch.ops.stretto.all_gather(y.unsqueeze(0), group).movedim(0, -2)
+        if sizes == (y.shape[-1],) * len(sizes):
+            return by_rank.flatten(-2)
+        return torch.cat([by_rank[..., rank, :size] for rank, size in enumerate(sizes)], -1)
 
     @staticmethod
     def backward(ctx, gradient):
-        return gradient.narrow(-1, ctx.begin, ctx.columns).contiguous(), None
+        return filled(gradient.narrow(-1, ctx.begin, ctx.own), -1, ctx.columns).contiguous(), None, None
 
 
 class _Sum(torch.autograd.Function):
@@ -27,9 +34,11 @@ class _Sum(torch.autograd.Function):
         return gradient, None
 
 
-def gathered_columns(y: torch.Tensor, group: str) -> torch.Tensor:
-    """[..., R * n] of every rank's [..., n], the columns of rank 0 first. Collective."""
-    return y if ranks_of(group) == 1 else _Gathered.apply(y, group)
+def gathered_columns(y: torch.Tensor, group: str, sizes: Tuple[int, ...]) -> torch.Tensor:
+    """All ranks' columns, those of rank 0 first, of every rank's [..., n], of which rank r has the first sizes[r] of its
+    own. Collective.
+    """
+    return y if ranks_of(group) == 1 else _Gathered.apply(y, group, sizes)
 
 
 def summed(y: torch.Tensor, group: str) -> torch.Tensor:

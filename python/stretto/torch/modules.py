@@ -6,11 +6,12 @@ import torch
 from torch import nn
 
 from . import functional as st
-from ._cuts import share
+from ._cuts import Place, filled
 from ._dealt import Dealt
 from ._parts import lay_behind
 from ._whole import gathered_columns
 from .groups import GroupLike, ranks_of
+from .report import UNEVEN, count_copy
 
 
 class _Sharded(Dealt):
@@ -44,7 +45,8 @@ class ColumnParallelLinear(_Sharded):
     gather_output               every rank gets all columns: PyTorch gathers them behind the product. Their gradient is
                                 expected to be the same on all ranks
 
-    [..., in_features] -> [..., out_features / R]. Raises ValueError where R does not divide out_features.
+    [..., in_features] -> [..., out_features / R]. Where R does not divide out_features, rank r has the r-th block of
+    ceil(out_features / R) columns, the last ones fewer or none; weight has as many rows on each, zeros behind its own.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, group: GroupLike = None, *,
@@ -52,14 +54,13 @@ class ColumnParallelLinear(_Sharded):
                  gather_output: bool = False, device=None, dtype=None):
         super().__init__(in_features, out_features, group, sequence_parallel, dim)
         self.keep_gathered, self.gather_output = keep_gathered, gather_output
-        share(out_features, self.group, "out_features")
         self._deal(nn.Linear(in_features, out_features, bias, device, dtype))
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, group: GroupLike = None, *, sequence_parallel: bool = True,
                     dim: int = 0, keep_gathered: bool = False, gather_output: bool = False,
-                    parts: Optional[Sequence[int]] = None,
-                    replicas: Union[int, Sequence[int]] = 1) -> "ColumnParallelLinear":
+                    parts: Optional[Sequence[int]] = None, replicas: Union[int, Sequence[int]] = 1,
+                    places: Optional[Sequence[Sequence[Place]]] = None) -> "ColumnParallelLinear":
         """Of a linear that has all columns, the same on all ranks: this rank's.
 
         parts     sizes of what several linears have below one another in one weight, such as (F, F) of a gate and an up
@@ -67,23 +68,27 @@ class ColumnParallelLinear(_Sharded):
                   second
         replicas  so many ranks beside each other have the same columns, of each part where there are several: of heads
                   of keys that are fewer than ranks. Their weights' gradients are summed over these ranks in backward
+        places    instead, of each part every rank's (begin, size) in it, where those are others than blocks. Two ranks
+                  have the same, or nothing in common
         """
-        made = cls._of(linear, group, sequence_parallel, dim, parts, replicas)
+        made = cls._of(linear, group, sequence_parallel, dim, parts, replicas, places)
         made.keep_gathered, made.gather_output = keep_gathered, gather_output
         return made
 
-    def _deal(self, linear, parts=None, replicas=1):
-        self._take("weight", linear.weight, 0, "out_features", parts, replicas)
-        self._take("bias", linear.bias, 0, "out_features", parts, replicas)
+    def _deal(self, linear, *how):
+        self._take("weight", linear.weight, 0, "out_features", *how)
+        self._take("bias", linear.bias, 0, "out_features", *how)
 
     def forward(self, x: torch.Tensor, rows: Optional[int] = None) -> torch.Tensor:
-        weight, bias = self._own("weight"), self._own("bias")
+        weight, bias, cut = self._own("weight"), self._own("bias"), self.cuts["weight"]
         if self.sequence_parallel:
             y = st.all_gather_matmul(x, weight, bias, self.group, dim=self.dim, rows=rows,
                                      keep_gathered=self.keep_gathered)
         else:
             y = st.column_matmul(x, weight, bias, self.group)
-        return gathered_columns(y, self.group) if self.gather_output else y
+        if self.gather_output:
+            return gathered_columns(y, self.group, cut.own_sizes)
+        return y if y.shape[-1] == cut.own_size else y.narrow(-1, 0, cut.own_size)
 
 
 class RowParallelLinear(_Sharded):
@@ -92,26 +97,36 @@ class RowParallelLinear(_Sharded):
     in_features, out_features   of the whole layer; weight is [out_features, in_features / R]
     sequence_parallel           y is dealt to the ranks by dimension `dim`; else every rank gets all of it
 
-    [..., in_features / R] -> [..., out_features]. Raises ValueError where R does not divide in_features.
+    [..., in_features / R] -> [..., out_features]. Where R does not divide in_features, rank r has the r-th block of
+    ceil(in_features / R) columns of x, the last ones fewer or none: x is filled up there with zeros, a copy, which stands
+    in report().
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, group: GroupLike = None, *,
                  sequence_parallel: bool = True, dim: int = 0, device=None, dtype=None):
         super().__init__(in_features, out_features, group, sequence_parallel, dim)
-        share(in_features, self.group, "in_features")
         self._deal(nn.Linear(in_features, out_features, bias, device, dtype))
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, group: GroupLike = None, *, sequence_parallel: bool = True,
-                    dim: int = 0) -> "RowParallelLinear":
-        """Of a linear that has all columns, the same on all ranks: this rank's."""
-        return cls._of(linear, group, sequence_parallel, dim)
+                    dim: int = 0, places: Optional[Sequence[Place]] = None) -> "RowParallelLinear":
+        """Of a linear that has all columns, the same on all ranks: this rank's.
 
-    def _deal(self, linear):
-        self._take("weight", linear.weight, 1, "in_features")
+        places  every rank's (begin, size) in these columns, where those are others than blocks
+        """
+        return cls._of(linear, group, sequence_parallel, dim, None, 1, None if places is None else [places])
+
+    def _deal(self, linear, *how):
+        self._take("weight", linear.weight, 1, "in_features", *how)
         self._take("bias", linear.bias, None, "out_features")
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        cut = self.cuts["weight"]
+        if x.shape[-1] == cut.own_size < cut.room:
+            x = filled(x, -1, cut.room)
+            if not torch.compiler.is_compiling():  # compiled code may write it where it is made
+                op = "matmul_reduce_scatter" if self.sequence_parallel else "matmul_all_reduce"
+                count_copy(op, "a", UNEVEN, x.numel() * x.element_size())
         if self.sequence_parallel:
             return st.matmul_reduce_scatter(x, self.weight, self.bias, self.group, dim=self.dim)
         return st.matmul_all_reduce(x, self.weight, self.bias, self.group)

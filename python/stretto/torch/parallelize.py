@@ -9,7 +9,7 @@ from torch import nn
 
 from . import _names
 from ._cuts import sum_gradients
-from .groups import GroupLike, group_name, ranks_of
+from .groups import GroupLike, group_name, rank_of, ranks_of
 from .modules import ColumnParallelLinear, ParallelMLP, RowParallelLinear
 from .report import count_fallback
 from .vocabulary import HOW, Head, put
@@ -94,14 +94,16 @@ def _dealer(module):
     return None
 
 
-def _deal(module, names, group, parts=None, replicas=(1, 1, 1)):
-    """Linears of a module; `parts` of a fused one, and replicas of each part or linear, as from_linear() has them."""
-    for place, name in enumerate(names.columns):
-        setattr(module, name, ColumnParallelLinear.from_linear(
-            getattr(module, name), group, sequence_parallel=False, parts=parts,
-            replicas=replicas[:len(parts)] if names.is_fused else replicas[place]))
-    setattr(module, names.rows, RowParallelLinear.from_linear(getattr(module, names.rows), group,
-                                                              sequence_parallel=False))
+def _deal(module, names, group, parts=None, places=None):
+    """Linears of a module; `parts` of a fused one, and every rank's place in each part or linear, where they are others
+    than blocks.
+    """
+    columns = [None] * len(names.columns) if places is None else [places] if names.is_fused else [[one] for one in places]
+    for name, of_linear in zip(names.columns, columns):
+        setattr(module, name, ColumnParallelLinear.from_linear(getattr(module, name), group, sequence_parallel=False,
+                                                               parts=parts, places=of_linear))
+    setattr(module, names.rows, RowParallelLinear.from_linear(getattr(module, names.rows), group, sequence_parallel=False,
+                                                              places=None if places is None else places[0]))
 
 
 def _others(module, names):
@@ -147,18 +149,17 @@ def _own_heads(holder, counts):
 
 def _deal_attention(attention, names, group):
     ranks, (queries, keys, size) = ranks_of(group), _heads(attention, names)
-    if queries % ranks:
-        raise _StaysWhole(f"its {queries} heads of queries do not divide by {ranks} ranks")
-    if keys % ranks and ranks % keys:
-        raise _StaysWhole(f"its {keys} heads of keys do not divide by {ranks} ranks, nor ranks by heads")
+    by_rank = _names.dealt_heads(queries, keys, ranks)
+    if by_rank is None:
+        raise _StaysWhole(f"its {queries} heads of queries, {queries // keys} of each head of keys, are too few for "
+                          f"{ranks} ranks")
     norms = _others(attention, names)
     for path, one in norms.items():
         for name, parameter in one._parameters.items():
             if parameter is not None and (path == "" or parameter.shape != (size,)):
                 raise _StaysWhole(f"how ranks share its {path + '.' if path else ''}{name} {list(parameter.shape)} is "
                                   f"not known: norms of heads are [{size}]")
-    own_queries, own_keys = queries // ranks, max(1, keys // ranks)
-    same = own_keys * ranks // keys  # ranks have the head of keys that their queries use
+    (_, own_queries), (_, own_keys) = by_rank[rank_of(group)]
     counts = ((_names.QUERY_HEADS, queries, own_queries), (_names.KEY_HEADS, keys, own_keys),
               (_names.REPEATS, queries // keys, own_queries // own_keys))
     own = dict(_own_heads(attention, counts))
@@ -172,14 +173,15 @@ def _deal_attention(attention, names, group):
     for name, count in own.items():
         setattr(attention, name, count)
     parts = (queries * size, keys * size, keys * size) if names.is_fused else None
-    _deal(attention, names, group, parts, (1, same, same))
+    of_queries, of_keys = ([(begin * size, count * size) for begin, count in of_all] for of_all in zip(*by_rank))
+    _deal(attention, names, group, parts, (of_queries, of_keys, of_keys))
     for one in norms.values():
         sum_gradients(one, group)
     return attention
 
 
 def _deal_mlp(mlp, names, group):
-    ranks, down = ranks_of(group), getattr(mlp, names.rows)
+    down = getattr(mlp, names.rows)
     width, hidden = down.in_features, down.out_features
     ups = [getattr(mlp, name) for name in names.columns]
     if any((up.out_features, up.in_features) != (width * 2 if names.is_fused else width, hidden) for up in ups):
@@ -187,8 +189,6 @@ def _deal_mlp(mlp, names, group):
         raise _StaysWhole(f"{names} are {shown}, and no MLP")
     for path in _others(mlp, names):
         raise _StaysWhole(f"how ranks share its {path or 'own parameters'} is not known")
-    if width % ranks:
-        raise _StaysWhole(f"its width {width} does not divide by {ranks} ranks")
     _deal(mlp, names, group, (width, width) if names.is_fused else None)
     activation = _names.activation_of(mlp)
     # One plan for all of it, where its parts are those of Stretto's operator; else linear by linear.

@@ -18,14 +18,15 @@ class VocabularyParallelEmbedding(Dealt):
     added up by an all-reduce of PyTorch's.
 
     ids [...] of the whole vocabulary, the same on all ranks -> [..., embedding_dim]; weight is
-    [num_embeddings / R, embedding_dim]. Ids that are no row give zeros. It is made of a whole embedding by
-    from_embedding().
+    [num_embeddings / R, embedding_dim]. Where R does not divide the vocabulary, rank r has the r-th block of
+    ceil(num_embeddings / R) rows, with zeros behind them where they are fewer. Ids that are no row give zeros. It is made
+    of a whole embedding by from_embedding().
     """
 
     @classmethod
     def from_embedding(cls, embedding: nn.Embedding, group: GroupLike = None) -> "VocabularyParallelEmbedding":
-        """Of an embedding that is the same on all ranks. Raises ValueError where ranks do not divide the vocabulary, or
-        the embedding does more than to take rows of its weight.
+        """Of an embedding that is the same on all ranks. Raises ValueError where the embedding does more than to take rows
+        of its weight.
         """
         if type(embedding) is not nn.Embedding or embedding.max_norm is not None or embedding.sparse or (
                 embedding.scale_grad_by_freq):
@@ -41,8 +42,8 @@ class VocabularyParallelEmbedding(Dealt):
         return f"{self.num_embeddings}, {self.embedding_dim}, ranks={ranks_of(self.group)}"
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        own = self.num_embeddings // ranks_of(self.group)
-        begin = rank_of(self.group) * own
+        (of_ranks,) = self.cuts["weight"].places
+        begin, own = of_ranks[rank_of(self.group)]
         places = ids - begin
         is_own = (places >= 0) & (places < own)
         # The row of the padding has no gradient, on the rank that has it.

@@ -60,17 +60,6 @@ class Bad(unittest.TestCase):
         self.refused(lambda g: st.matmul_all_reduce(self.x.int(), self.w.int(), group=g),
                      "x is torch.int32; a floating type was expected")
 
-    def test_layers_that_ranks_do_not_divide(self):
-        for size, near in ((7, "6 or 8"), (1, "2")):
-            wide, narrow = torch.nn.Linear(4, size), torch.nn.Linear(size, 4, bias=False)
-            right = f" is {size} and does not divide by 2 ranks: layers have shares of one size; take {near}$"
-            for make, what in ((lambda g: st.ColumnParallelLinear(4, size, group=g), "out_features"),
-                               (lambda g: st.ColumnParallelLinear.from_linear(wide, g), "out_features"),
-                               (lambda g: st.RowParallelLinear(size, 4, group=g), "in_features"),
-                               (lambda g: st.RowParallelLinear.from_linear(narrow, g), "in_features"),
-                               (lambda g: st.ParallelMLP.from_linears(wide, wide, narrow, group=g), "out_features")):
-                self.refused(make, f"^{what}{right}")
-
     def test_shares_that_are_not_of_one_size(self):
         """As a caller's own layers may have, in blocks of 16 bytes: all ranks are told."""
         x = normal(1, 6, 24)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import stretto.torch as st
+from stretto.torch._names import dealt_heads
 
 RANKS, HIDDEN, WIDTH, HEADS, KEYS, SIZE = 2, 32, 64, 4, 2, 8
 
@@ -22,10 +23,10 @@ class Titan(nn.Module):
     """As torchtitan's and Llama's own are; heads are asked for by their number."""
 
     class Attention(nn.Module):
-        def __init__(self, keys):
+        def __init__(self, keys, heads=HEADS):
             super().__init__()
-            self.n_heads, self.n_kv_heads, self.n_rep, self.head_dim = HEADS, keys, HEADS // keys, SIZE
-            self.wq, self.wo = nn.Linear(HIDDEN, HEADS * SIZE), nn.Linear(HEADS * SIZE, HIDDEN, bias=False)
+            self.n_heads, self.n_kv_heads, self.n_rep, self.head_dim = heads, keys, heads // keys, SIZE
+            self.wq, self.wo = nn.Linear(HIDDEN, heads * SIZE), nn.Linear(heads * SIZE, HIDDEN, bias=False)
             self.wk, self.wv = nn.Linear(HIDDEN, keys * SIZE, bias=False), nn.Linear(HIDDEN, keys * SIZE)
             self.q_norm, self.k_norm = nn.LayerNorm(SIZE), nn.LayerNorm(SIZE, bias=False)
 
@@ -38,19 +39,19 @@ class Titan(nn.Module):
             return self.wo(attend(*(one.transpose(-2, -3) for one in (self.q_norm(q), k, v))))
 
     class FeedForward(nn.Module):
-        def __init__(self):
+        def __init__(self, width=WIDTH):
             super().__init__()
-            self.w1, self.w3 = nn.Linear(HIDDEN, WIDTH, bias=False), nn.Linear(HIDDEN, WIDTH, bias=False)
-            self.w2 = nn.Linear(WIDTH, HIDDEN, bias=False)
+            self.w1, self.w3 = nn.Linear(HIDDEN, width, bias=False), nn.Linear(HIDDEN, width, bias=False)
+            self.w2 = nn.Linear(width, HIDDEN, bias=False)
 
         def forward(self, x):
             return self.w2(F.silu(self.w1(x)) * self.w3(x))
 
-    def __init__(self, keys=KEYS):
+    def __init__(self, keys=KEYS, heads=HEADS, width=WIDTH):
         super().__init__()
         self.layers = nn.ModuleList(nn.ModuleDict({
-            "attention_norm": nn.LayerNorm(HIDDEN), "attention": self.Attention(keys),
-            "feed_forward": self.FeedForward()}) for _ in range(2))
+            "attention_norm": nn.LayerNorm(HIDDEN), "attention": self.Attention(keys, heads),
+            "feed_forward": self.FeedForward(width)}) for _ in range(2))
 
     def forward(self, x):
         for layer in self.layers:
@@ -63,17 +64,18 @@ class Fused(nn.Module):
     """As Phi-3 is: one weight for queries, keys and values, and one for both of an MLP."""
 
     class Config:
-        def __init__(self, keys):
-            self.num_attention_heads, self.num_key_value_heads = HEADS, keys
+        def __init__(self, keys, heads):
+            self.num_attention_heads, self.num_key_value_heads = heads, keys
 
     class Attention(nn.Module):
         def __init__(self, config):
             super().__init__()
             self.config, self.head_dim = config, SIZE
             self.num_key_value_heads = config.num_key_value_heads
-            self.num_key_value_groups = HEADS // self.num_key_value_heads
-            self.qkv_proj = nn.Linear(HIDDEN, (HEADS + 2 * self.num_key_value_heads) * SIZE)
-            self.o_proj = nn.Linear(HEADS * SIZE, HIDDEN, bias=False)
+            heads = config.num_attention_heads
+            self.num_key_value_groups = heads // self.num_key_value_heads
+            self.qkv_proj = nn.Linear(HIDDEN, (heads + 2 * self.num_key_value_heads) * SIZE)
+            self.o_proj = nn.Linear(heads * SIZE, HIDDEN, bias=False)
 
         def forward(self, x):
             sizes = [count * self.head_dim for count in (
@@ -84,19 +86,19 @@ class Fused(nn.Module):
             return self.o_proj(attend(q, k, v))
 
     class Mlp(nn.Module):
-        def __init__(self):
+        def __init__(self, width):
             super().__init__()
-            self.gate_up_proj = nn.Linear(HIDDEN, 2 * WIDTH)
-            self.down_proj = nn.Linear(WIDTH, HIDDEN, bias=False)
+            self.gate_up_proj = nn.Linear(HIDDEN, 2 * width)
+            self.down_proj = nn.Linear(width, HIDDEN, bias=False)
 
         def forward(self, x):
             gate, up = self.gate_up_proj(x).chunk(2, -1)
             return self.down_proj(F.gelu(gate) * up)
 
-    def __init__(self, keys=KEYS):
+    def __init__(self, keys=KEYS, heads=HEADS, width=WIDTH):
         super().__init__()
-        self.config = self.Config(keys)
-        self.self_attn, self.mlp = self.Attention(self.config), self.Mlp()
+        self.config = self.Config(keys, heads)
+        self.self_attn, self.mlp = self.Attention(self.config), self.Mlp(width)
 
     def forward(self, x):
         x = x + self.self_attn(x)
@@ -171,6 +173,25 @@ class Parallelize(Numbers):
                             self.assertTrue(torch.equal(attention.wk.weight, head))
                             self.assertEqual((attention.n_kv_heads, attention.n_rep), (1, HEADS // ranks))
 
+    def test_heads_that_ranks_do_not_divide(self):
+        """Heads of keys go to ranks with their queries; queries of one head to the ranks that have it."""
+        self.assertEqual(dealt_heads(6, 3, 2), [((0, 4), (0, 2)), ((4, 2), (2, 1))])
+        self.assertEqual(dealt_heads(10, 2, 4), [((0, 3), (0, 1)), ((3, 2), (0, 1)), ((5, 3), (1, 1)), ((8, 2), (1, 1))])
+        self.assertEqual(dealt_heads(6, 2, 3), [((0, 2), (0, 1)), ((2, 1), (0, 1)), ((3, 3), (1, 1))])
+        self.assertIsNone(dealt_heads(4, 4, 8))
+        for queries, keys, ranks in ((3, 3, 2), (6, 3, 2), (10, 2, 4)):
+            for kind in (Titan, Fused):
+                with self.subTest(kind.__name__, queries=queries, keys=keys, ranks=ranks):
+                    self.check(kind, keys, queries, ranks=ranks)
+        self.assertIn("matmul_all_reduce: copied a, filled up with zeros, since ranks do not divide its columns",
+                      str(st.report()))
+
+    def test_widths_that_ranks_do_not_divide(self):
+        for kind in (Titan, Fused):
+            model = self.check(kind, KEYS, HEADS, 50, ranks=4)[3]
+            mlp = model.mlp if kind is Fused else model.layers[0]["feed_forward"]
+            self.assertEqual((mlp.down_proj if kind is Fused else mlp.w2).weight.shape, (HIDDEN, 16))
+
     def test_heads_that_ranks_cannot_share(self):
         def refused(model):
             run(RANKS, lambda group: st.parallelize(model, group) if group.rank == 0 else None)
@@ -180,6 +201,9 @@ class Parallelize(Numbers):
             def __init__(self):
                 super().__init__(KEYS)
                 self.sinks = nn.Parameter(torch.zeros(HEADS))
+
+        few = nn.Sequential(Titan.Attention(1, 1), Titan.FeedForward())
+        self.assertIn("0 stays whole: its 1 heads of queries, 1 of each head of keys, are too few for 2 ranks", refused(few))
 
         self.assertIn(f"how ranks share its sinks [{HEADS}] is not known: norms of heads are [{SIZE}]",
                       refused(nn.Sequential(Sinks())))
@@ -230,7 +254,7 @@ class Layers(Numbers):
         def program(group):
             for wrong, said in (
                     ({"parts": (4, 4)}, "out_features is 12, and its parts 4, 4 are 8"),
-                    ({"parts": (9, 3)}, "a part of out_features is 9 and does not divide by 2 ranks"),
+                    ({"parts": (12, 0)}, "a part of out_features is 0: there is nothing to deal to 2 ranks"),
                     ({"replicas": 3}, "is dealt to 2 ranks, of which 3 cannot have the same part"),
                     ({"parts": (8, 4), "replicas": (1, 2, 1)}, "has 2 parts, and replicas are of 3")):
                 with self.assertRaisesRegex(ValueError, said):
@@ -242,6 +266,74 @@ class Layers(Numbers):
             self.assertEqual(new(x).shape, (3, 12))
 
         run(RANKS, program)
+
+
+    def test_sizes_that_ranks_do_not_divide(self):
+        """By rows and whole: results, gradients and checkpoints are those of one rank; what fills up stays zeros."""
+        x = normal(1, 6, 8, dtype=torch.float32)
+        for size, ranks in ((7, 2), (10, 4), (1, 2), (9, 8)):
+            wide, narrow = made(nn.Linear, 8, size), made(nn.Linear, size, 8)
+            h = wide(x)
+            expected = narrow(h)
+            expected.square().sum().backward()
+            right = {f"{at}.{name}": one for at, linear in enumerate((wide, narrow))
+                     for name, one in linear.named_parameters()}
+
+            def program(group, shared):
+                first = st.ColumnParallelLinear.from_linear(wide, group, sequence_parallel=shared)
+                second = st.RowParallelLinear.from_linear(narrow, group, sequence_parallel=shared)
+                own = x.tensor_split([min(len(x), one * -(-len(x) // ranks)) for one in range(1, ranks)])[group.rank]
+                between = first(own, rows=6) if shared else first(x)
+                y = second(between)
+                y.square().sum().backward()
+                both = nn.Sequential(first, second)
+                whole = st.full_state_dict(both)
+                both.load_state_dict(whole)
+                gradients = {name: one.grad for name, one in both.named_parameters()}
+                everything = st.ColumnParallelLinear.from_linear(wide, group, sequence_parallel=False, gather_output=True)
+                return between.detach(), y.detach(), whole, gradients, [first.cuts, second.cuts], everything(x).detach()
+
+            for shared in (True, False):
+                with self.subTest(size=size, ranks=ranks, shared=shared):
+                    found = run(ranks, lambda group: program(group, shared))
+                    self.assertFalse(st.report().fallbacks, st.report())
+                    between = torch.cat([one[0] for one in found], -1)
+                    self.assert_close(between, h.detach())
+                    results = [torch.cat([one[1] for one in found])] if shared else [one[1] for one in found]
+                    for y in results:
+                        self.assert_close(y, expected.detach())
+                    for _, _, whole, gradients, cuts, everything in found:
+                        self.assert_close(everything, h.detach())
+                        for name, one in right.items():
+                            self.assertTrue(torch.equal(whole[name], one.detach()), name)
+                            cut = cuts[int(name[0])].get(name[2:])
+                            part = one.grad if cut is None else cut.own(one.grad)
+                            self.assert_close(gradients[name] / one.grad.abs().max(), part / one.grad.abs().max())
+
+
+    def test_an_mlp_whose_width_ranks_do_not_divide(self):
+        """In one plan, without a copy."""
+        torch.manual_seed(4)
+        gate, up, down = nn.Linear(16, 42), nn.Linear(16, 42), nn.Linear(42, 16, bias=False)
+        x = normal(1, 6, 16, dtype=torch.float32)
+        expected = down(F.silu(gate(x)) * up(x))
+        expected.square().sum().backward()
+        for ranks in (4, 8):
+            def program(group):
+                mlp = st.ParallelMLP.from_linears(gate, up, down, group=group, sequence_parallel=False)
+                y = mlp(x)
+                y.square().sum().backward()
+                return y.detach(), [(cut.own(whole.weight.grad), layer.weight.grad) for layer, whole, cut in (
+                    (one, whole, one.cuts["weight"]) for one, whole in zip((mlp.gate_proj, mlp.up_proj, mlp.down_proj),
+                                                                         (gate, up, down)))]
+
+            for y, gradients in run(ranks, program):
+                self.assert_close(y, expected.detach())
+                for right, got in gradients:
+                    largest = right.abs().max().clamp(min=1)
+                    self.assert_close(got / largest, right / largest)
+            self.assertEqual(st.report().served["mlp"], ranks)
+            self.assertFalse(st.report().copies or st.report().fallbacks, st.report())
 
 
 class Language(nn.Module):
@@ -261,8 +353,8 @@ class Language(nn.Module):
 class Vocabulary(Numbers):
     IDS = torch.randint(24, (2, 9), generator=torch.Generator().manual_seed(1))
 
-    def check(self, how, tied, ranks=RANKS):
-        right, others = made(Language, tied), [made(Language, tied) for _ in range(ranks)]
+    def check(self, how, tied, ranks=RANKS, tokens=24):
+        right, others = made(Language, tied, tokens), [made(Language, tied, tokens) for _ in range(ranks)]
         labels = self.IDS.roll(1, 1)
         expected = right(self.IDS)
         F.cross_entropy(expected.flatten(0, 1), labels.flatten()).backward()
@@ -276,8 +368,10 @@ class Vocabulary(Numbers):
                 whole = expected.detach().requires_grad_()
                 slope, = torch.autograd.grad(F.cross_entropy(whole.flatten(0, 1), labels.flatten()), whole)
                 y.backward(slope.chunk(ranks, -1)[group.rank])
-            other = st.parallelize(made(Language, tied).to("meta"), group, vocabulary=how)
+            other = st.parallelize(made(Language, tied, tokens).to("meta"), group, vocabulary=how)
             other.load_state_dict(right.state_dict(), assign=True)
+            for name, whole in st.full_state_dict(other).items():
+                self.assertTrue(torch.equal(whole, right.state_dict()[name]), name)
             return y.detach(), other(self.IDS).detach(), st.clip_grad_norm_(model, 1e9)
 
         found = run(ranks, program)
@@ -291,10 +385,12 @@ class Vocabulary(Numbers):
             model = others[rank]
             for name, whole in right.output.named_parameters():
                 gradient = whole.grad.chunk(ranks)[rank]
-                self.assert_close(getattr(model.output, name).grad / whole.grad.abs().max(),
-                                  gradient / whole.grad.abs().max())
+                got, rest = getattr(model.output, name).grad.tensor_split([len(gradient)])
+                self.assert_close(got / whole.grad.abs().max(), gradient / whole.grad.abs().max())
+                self.assertFalse(rest.any())
             self.assertEqual(model.output.weight is model.tok_embeddings.weight, tied)
-            self.assertEqual(len(model.tok_embeddings.weight), 24 // ranks if tied else 24)
+            if tokens % ranks == 0:
+                self.assertEqual(len(model.tok_embeddings.weight), tokens // ranks if tied else tokens)
             if not tied:
                 largest = right.tok_embeddings.weight.grad.abs().max()
                 self.assert_close(model.tok_embeddings.weight.grad / largest,
@@ -304,33 +400,34 @@ class Vocabulary(Numbers):
         self.check("gathered", tied=False)
         self.check("gathered", tied=True, ranks=2)
 
+    def test_vocabularies_that_ranks_do_not_divide(self):
+        for how, tied, ranks in (("gathered", False, 2), ("gathered", True, 3), ("cut", True, 2), ("cut", False, 3)):
+            with self.subTest(how, tied=tied, ranks=ranks):
+                self.check(how, tied, ranks, tokens=25)
+
     def test_logits_that_stay_cut(self):
         self.check("cut", tied=False, ranks=2)
         self.check("cut", tied=True)
 
     def test_what_stays_whole_and_what_is_refused(self):
-        models = [made(Language, True, 25), made(Language, False), made(Titan)]
+        models = [made(Language, False), made(Titan)]
 
         def program(group):
             if group.rank == 0:
                 return None
-            st.parallelize(models[0], group, vocabulary="cut")
-            self.assertIs(models[0].output.weight, models[0].tok_embeddings.weight)
             with self.assertRaisesRegex(ValueError, "Titan has no vocabulary that is known: no nn.Linear called lm_"):
-                st.parallelize(models[2], group, vocabulary="cut")
-            self.assertIsInstance(models[2].layers[0]["attention"].wq, nn.Linear)  # as it was
+                st.parallelize(models[1], group, vocabulary="cut")
+            self.assertIsInstance(models[1].layers[0]["attention"].wq, nn.Linear)  # as it was
             with self.assertRaisesRegex(ValueError, "vocabulary is 'whole'; it is one of 'gathered', 'cut', or None"):
-                st.parallelize(models[2], group, vocabulary="whole")
-            models[1].tok_embeddings.max_norm = 1.0
-            models[1].output.weight = models[1].tok_embeddings.weight
-            st.parallelize(models[1], group, vocabulary="gathered")
-            self.assertIs(models[1].output.weight, models[1].tok_embeddings.weight)
+                st.parallelize(models[1], group, vocabulary="whole")
+            models[0].tok_embeddings.max_norm = 1.0
+            models[0].output.weight = models[0].tok_embeddings.weight
+            st.parallelize(models[0], group, vocabulary="gathered")
+            self.assertIs(models[0].output.weight, models[0].tok_embeddings.weight)
             return None
 
         run(RANKS, program)
-        said = str(st.report())
-        self.assertIn("output stays whole: out_features is 25 and does not divide by 2 ranks", said)
-        self.assertIn("output stays whole: Embedding does more than to take rows", said)
+        self.assertIn("output stays whole: Embedding does more than to take rows", str(st.report()))
 
 
 class Clipping(Numbers):
