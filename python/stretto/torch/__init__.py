@@ -21,12 +21,13 @@ from .groups import Group, init
 from .modules import ColumnParallelLinear, ParallelMLP, RowParallelLinear
 from .parallelize import parallelize
 from .report import Report, report, reset_report
+from .stacks import ParallelExperts
 from .styles import ColwiseParallel, RowwiseParallel
 from .symm_mem import disable_symm_mem, enable_symm_mem
 from .threads import Threads, run_threads
 from .vocabulary import VocabularyParallelEmbedding
 
-__all__ = ["ColumnParallelLinear", "ColwiseParallel", "Group", "ParallelMLP", "Report", "RowParallelLinear",
+__all__ = ["ColumnParallelLinear", "ColwiseParallel", "Group", "ParallelExperts", "ParallelMLP", "Report", "RowParallelLinear",
            "RowwiseParallel", "Threads", "VocabularyParallelEmbedding", "all_gather_matmul", "all_to_all_matmul",
            "clip_grad_norm_", "column_matmul", "disable_symm_mem", "embedding_all_to_all", "enable_symm_mem",
            "full_state_dict", "init", "learn", "matmul_all_reduce", "matmul_all_reduce_add_rms_norm",

@@ -64,7 +64,12 @@ class Cut:
         if places is None:
             named = what if len(parts) == 1 else f"a part of {what}"
             places = [shares(part, ranks, named, same) for part, same in zip(parts, replicas)]
-        return cls(dim, parts, tuple(map(tuple, places)), rank_of(group), ranks, _room(places))
+        return cls(dim, parts, tuple(map(tuple, places)), rank_of(group), ranks, cls._room_of(places))
+
+    @staticmethod
+    def _room_of(places):
+        sizes = [sum(size for _, size in of_rank) for of_rank in zip(*places)]
+        return max(sizes) if min(sizes) == max(sizes) else in_vectors(max(sizes))
 
     @property
     def sizes(self) -> Tuple[int, ...]:
@@ -129,10 +134,8 @@ class Cut:
         return _Summed.apply(parameter, group, self.dim, total, tuple(places))
 
 
-def _room(places):
-    sizes = [sum(size for _, size in of_rank) for of_rank in zip(*places)]
-    most = max(sizes)
-    return most if min(sizes) == most else -(-most // VECTOR) * VECTOR
+def in_vectors(size: int) -> int:
+    return -(-size // VECTOR) * VECTOR
 
 
 def _has_replicas(of_part):

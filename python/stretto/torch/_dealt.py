@@ -1,6 +1,6 @@
 """What layers have in common whose parameters are dealt to the ranks of a group."""
 
-from typing import Dict, List
+from typing import Dict, List, Type
 
 import torch
 from torch import nn
@@ -16,6 +16,8 @@ class Dealt(nn.Module):
     cuts  how each parameter is dealt, by its name; those that every rank has whole are not in it
     """
 
+    kind_of_cut: Type[Cut] = Cut
+
     def __init__(self, group):
         super().__init__()
         self.group = group_name(group)
@@ -26,7 +28,7 @@ class Dealt(nn.Module):
         if tensor is not None:
             own = tensor
             if dim is not None:
-                self.cuts[name] = Cut.of(tensor, self.group, dim, what, *how)
+                self.cuts[name] = self.kind_of_cut.of(tensor, self.group, dim, what, *how)
                 own = self.cuts[name].own(tensor)
             tensor = nn.Parameter(in_memory_of_its_own(own), tensor.requires_grad)
         self.register_parameter(name, tensor)

@@ -39,6 +39,12 @@ MLPS = (
     Names(("w1", "w3"), "w2"),
     Names(("gate_up_proj",), "down_proj"),
 )
+# Of experts: their weights, stacks of matrices, and what chooses them, which every rank has whole.
+EXPERTS = ("gate_up_proj", "down_proj")
+ROUTERS = ("gate", "router", "shared_expert_gate")
+# How transformers say that the weights of experts lie, and what Stretto takes.
+LAYOUT = {"is_concatenated": True, "is_transposed": False, "has_gate": True, "has_bias": False,
+          "has_post_expert_norm": False}
 # What makes logits.
 HEADS = ("lm_head", "output")
 # What attentions of several releases keep of their heads. Each rank has its own.
@@ -52,6 +58,26 @@ ACTIVATIONS = {"silu": "swiglu", "siluactivation": "swiglu", "swish": "swiglu"}
 
 def names_in(module: nn.Module, table: Iterable[Names]) -> Optional[Names]:
     return next((names for names in table if names.are_in(module)), None)
+
+
+def are_experts(module: nn.Module) -> bool:
+    return all(isinstance(one, nn.Parameter) and one.dim() == 3
+               for one in (getattr(module, name, None) for name in EXPERTS))
+
+
+def why_no_experts(module: nn.Module) -> Optional[str]:
+    """Why Stretto's experts do not what these do; None: they do."""
+    for name, right in LAYOUT.items():
+        value = getattr(module, name, False if name == "has_post_expert_norm" else None)
+        if value != right:
+            return (f"how its weights lie is not known: it has no {name}, as transformers' experts have" if value is None
+                    else f"its {name} is {value}, and Stretto takes {right}")
+    gate = getattr(module, "_apply_gate", None)
+    if getattr(gate, "__name__", "_default_apply_gate") != "_default_apply_gate":
+        return "it has a gate of its own"
+    if activation_of(module) != "swiglu":
+        return f"its function is {next((getattr(module, name) for name in FUNCTIONS if hasattr(module, name)), None)}"
+    return None
 
 
 def activation_of(mlp: nn.Module) -> Optional[str]:

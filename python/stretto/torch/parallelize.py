@@ -12,17 +12,19 @@ from ._cuts import sum_gradients
 from .groups import GroupLike, group_name, rank_of, ranks_of
 from .modules import ColumnParallelLinear, ParallelMLP, RowParallelLinear
 from .report import count_fallback
+from .stacks import ParallelExperts
 from .vocabulary import HOW, Head, put
 
 log = logging.getLogger("stretto.torch")
 
 
 def parallelize(model: nn.Module, mesh: GroupLike = None, *, vocabulary: Optional[str] = None) -> nn.Module:
-    """Deals the linears of a Llama-like model to the ranks of a group, in place; returns it.
+    """Deals the linears and experts of a Llama-like model to the ranks of a group, in place; returns it.
 
     model       has its whole weights, the same on all ranks, or is on the meta device. Found are attentions with q_proj,
-                k_proj, v_proj and o_proj, or wq, wk, wv and wo, or qkv_proj and o_proj; and MLPs with gate_proj, up_proj
-                and down_proj, or w1, w3 and w2, or gate_up_proj and down_proj
+                k_proj, v_proj and o_proj, or wq, wk, wv and wo, or qkv_proj and o_proj; MLPs with gate_proj, up_proj
+                and down_proj, or w1, w3 and w2, or gate_up_proj and down_proj; and experts whose gate_up_proj and
+                down_proj are stacks, as transformers have them from 5 on
     mesh        a DeviceMesh of one dimension, a ProcessGroup, or the name of one
     vocabulary  "gathered" or "cut": what makes logits (lm_head, output) is dealt by the vocabulary, too, and with it an
                 embedding that shares its weight. Logits are gathered, so that every rank has all of them, or stay cut:
@@ -37,7 +39,7 @@ def parallelize(model: nn.Module, mesh: GroupLike = None, *, vocabulary: Optiona
     name = group_name(mesh)
     found = [(path, module) for path, module in model.named_modules() if _dealer(module)]
     if not found:
-        known = "; ".join(str(names) for names in (*_names.ATTENTIONS, *_names.MLPS))
+        known = "; ".join((*map(str, (*_names.ATTENTIONS, *_names.MLPS)), "stacks of " + ", ".join(_names.EXPERTS)))
         raise ValueError(f"{type(model).__name__} has no module with linears of names that are known ({known})")
     head = Head(model) if vocabulary else None
     _tell_unknown(model, [path for path, _ in found])
@@ -75,8 +77,9 @@ def _tell_unknown(model, found):
     unknown = {}
     for name, parameter in model.named_parameters():
         path, _, _ = name.rpartition(".")
-        if (parameter.dim() < 2 or isinstance(model.get_submodule(path), nn.Embedding) or
-                path.rpartition(".")[2] in _names.HEADS or
+        parent, _, child = path.rpartition(".")
+        if (parameter.dim() < 2 or isinstance(model.get_submodule(path), nn.Embedding) or child in _names.HEADS or
+                (child in _names.ROUTERS and any(map(_names.are_experts, model.get_submodule(parent).children()))) or
                 any(one == "" or path == one or path.startswith(f"{one}.") for one in found)):
             continue
         layers = re.sub(r"(?<![^.])\d+(?![^.])", "*", path)  # layers.7.mlp as layers.*.mlp
@@ -87,6 +90,8 @@ def _tell_unknown(model, found):
 
 def _dealer(module):
     """What deals a module to ranks, and its names; None: it is of no kind that is known."""
+    if _names.are_experts(module):
+        return _deal_experts, _names.EXPERTS
     for deal, table in ((_deal_attention, _names.ATTENTIONS), (_deal_mlp, _names.MLPS)):
         names = _names.names_in(module, table)
         if names:
@@ -178,6 +183,19 @@ def _deal_attention(attention, names, group):
     for one in norms.values():
         sum_gradients(one, group)
     return attention
+
+
+def _deal_experts(experts, names, group):
+    reason = _names.why_no_experts(experts)
+    if reason:
+        raise _StaysWhole(reason)
+    for name, _ in experts.named_parameters():
+        if name not in names:
+            raise _StaysWhole(f"how ranks share its {name} is not known")
+    try:
+        return ParallelExperts.from_stacks(experts.gate_up_proj, experts.down_proj, group)
+    except ValueError as reason:
+        raise _StaysWhole(str(reason)) from None
 
 
 def _deal_mlp(mlp, names, group):

@@ -105,6 +105,34 @@ class Fused(nn.Module):
         return x + self.mlp(x)
 
 
+class Mixture(nn.Module):
+    """As transformers' are: experts in stacks, and what chooses them."""
+
+    class Experts(nn.Module):
+        def __init__(self, experts, width):
+            super().__init__()
+            self.gate_up_proj = nn.Parameter(torch.randn(experts, 2 * width, HIDDEN) / 8)
+            self.down_proj = nn.Parameter(torch.randn(experts, HIDDEN, width) / 8)
+            self.act_fn = nn.SiLU()
+            self.is_concatenated, self.is_transposed, self.has_gate, self.has_bias = True, False, True, False
+
+        def forward(self, x, ids, weights):
+            y = torch.zeros_like(x)
+            for expert, (both, down) in enumerate(zip(self.gate_up_proj, self.down_proj)):
+                gate, up = F.linear(x, both).chunk(2, -1)
+                y = y + F.linear(self.act_fn(gate) * up, down) * (weights * (ids == expert)).sum(-1, keepdim=True)
+            return y
+
+    def __init__(self, experts=3, width=24):
+        super().__init__()
+        self.gate, self.experts = nn.Linear(HIDDEN, experts, bias=False), self.Experts(experts, width)
+
+    def forward(self, x):
+        rows = x.flatten(0, -2)
+        weights, ids = self.gate(rows).softmax(-1).topk(2)
+        return x + self.experts(rows, ids, weights).view(x.shape)
+
+
 def made(kind, *arguments):
     torch.manual_seed(3)
     return kind(*arguments)
@@ -172,6 +200,50 @@ class Parallelize(Numbers):
                             attention = model.layers[0]["attention"]
                             self.assertTrue(torch.equal(attention.wk.weight, head))
                             self.assertEqual((attention.n_kv_heads, attention.n_rep), (1, HEADS // ranks))
+
+    def test_experts(self):
+        for width, ranks, own in ((16, 2, 8), (24, 4, 8), (20, 3, 8)):
+            with self.subTest(width=width, ranks=ranks):
+                model = self.check(Mixture, 3, width, ranks=ranks)[0]
+                self.assertEqual(model.experts.gate_up_proj.shape, (2, 3, own, HIDDEN))
+                self.assertEqual(st.report().served, {"moe": 2 * ranks})  # the model, and what the checkpoint filled
+                self.assertFalse(st.report().copies, st.report())
+
+        def clipped(group):
+            model = st.parallelize(made(Mixture), group)
+            losses(model, normal(1, 2, 6, HIDDEN, dtype=torch.float32))
+            whole = st.full_state_dict(model)
+            for name, one in made(Mixture).state_dict().items():
+                self.assertTrue(torch.equal(whole[name], one), name)
+            return st.clip_grad_norm_(model, 1e9)
+
+        right = made(Mixture)
+        losses(right, normal(1, 2, 6, HIDDEN, dtype=torch.float32))
+        norm = torch.nn.utils.clip_grad_norm_(right.parameters(), 1e9)
+        for found in run(2, clipped):
+            self.assert_close(found / norm, torch.ones(()))
+
+    def test_experts_that_are_none_of_strettos(self):
+        class Own(Mixture.Experts):
+            def _apply_gate(self, made):
+                return made.chunk(2, -1)[0]
+
+        for said, change in (
+                ("its is_transposed is True, and Stretto takes False", {"is_transposed": True}),
+                ("how its weights lie is not known: it has no has_bias, as transformers' experts have", {"has_bias": None}),
+                ("its function is GELU", {"act_fn": nn.GELU()}),
+                ("its has_post_expert_norm is True", {"has_post_expert_norm": True}),
+                ("how ranks share its scales is not known", {"scales": nn.Parameter(torch.ones(3))}),
+                ("gate and up are [3, 48, 31]; [3, 48, 32] goes with down [3, 32, 24]",
+                 {"gate_up_proj": nn.Parameter(torch.zeros(3, 48, 31))}),
+                ("it has a gate of its own", {"__class__": Own})):
+            model = made(Mixture)
+            for name, value in change.items():
+                setattr(model.experts, name, value)
+            with self.assertLogs("stretto.torch", "WARNING"):
+                run(1, lambda group: st.parallelize(model, group))
+            self.assertIn(f"experts stays whole: {said}", str(st.report()))
+            self.assertEqual(len(st.report().fallbacks), 1)  # the router is known
 
     def test_heads_that_ranks_do_not_divide(self):
         """Heads of keys go to ranks with their queries; queries of one head to the ranks that have it."""

@@ -90,6 +90,26 @@ class Rooms(Numbers):
                 self.assertTrue(all(one.max_rows == _rooms.room_of(one.max_rows, ranks) for one in rooms))
                 self.assertEqual([one.max_rows for one in made[ranks - 1]], [one.max_rows for one in made[0]])
 
+    def test_tokens_that_every_rank_has(self):
+        """Rooms are of all tokens then, as many on each rank, and prepare() makes those."""
+        counts = [1, 2, 7, 3, 5, 13, 9]
+
+        def program(group, prepared=None):
+            found = []
+            for count in counts:
+                whole = experts(count)
+                mine = [*whole[:3], *test_torch_experts.Experts.part(whole, group.rank, 2, False)[3:]]
+                found.append(st.moe(*mine, group, sequence_parallel=False))
+                if prepared and count == counts[0]:
+                    st.prepare(prepared, group.name)
+            return found
+        right, found, made = self.both(2, program)
+        self.assert_same_bits(found, right)
+        self.assertEqual([one.max_rows for one in made[0]], [1, 2, 7, 4, 6, 16, 12])
+        right, found, made = self.both(2, lambda group: program(group, 13))
+        self.assert_same_bits(found, right)
+        self.assertEqual([one.max_rows for one in made[0]], [1, 4, 6, 8, 12, 16])
+
     def test_routers_choose_nothing_for_rows_that_are_added(self):
         """Loads of experts, which a token of zeros would add to, are as they are without."""
         for kind, dealt in itertools.product(("softmax of all", "deepseek"), (True, False)):
