@@ -6,17 +6,20 @@ linear    (the default) row-parallel linears, attention's output and MLPs' down:
           operator. vLLM's passes that look for its own all-reduce (sequence parallelism, so AsyncTP, and
           fusions with RMSNorm) do not find it there. After vLLM's profiling run, which has the most tokens, plans
           for all smaller numbers are made: serving makes none, and vLLM counts their memory
-async-tp  torch.ops.symm_mem's fused operators, which vLLM's AsyncTP pass puts into compiled models
+async-tp  torch.ops.symm_mem's fused operators, which vLLM's AsyncTP pass puts into compiled models; releases from 0.32
+          on have no such pass
 """
 
 import functools
+import importlib.util
 import logging
 import os
 import sys
 
 log = logging.getLogger("stretto.vllm")
 PARTS = ("linear", "async-tp")
-RUNNER = "vllm.v1.worker.gpu_model_runner"
+RUNNERS = ("vllm.v1.worker.gpu.model_runner", "vllm.v1.worker.gpu_model_runner")  # a server takes one
+ASYNC_TP = ("vllm.compilation.passes.fusion.collective_fusion", "vllm.compilation.collective_fusion")
 _done = set()
 
 
@@ -39,8 +42,21 @@ def register():
             replace_row_parallel_linear()
         else:
             from stretto.torch import enable_symm_mem
+            if not has_async_tp():
+                log.warning("this vLLM has no AsyncTP pass, so that nothing calls Stretto for it; releases up to 0.31 "
+                            "have one. STRETTO_VLLM=linear serves row-parallel linears")
             # The pass never reads the gathered rows, and does not say so.
             enable_symm_mem(return_gathered=False)
+
+
+def has_async_tp():
+    for name in ASYNC_TP:
+        try:
+            if importlib.util.find_spec(name):
+                return True
+        except ImportError:  # a folder on its way is not there
+            pass
+    return False
 
 
 def replace_row_parallel_linear():
@@ -56,10 +72,14 @@ def replace_row_parallel_linear():
     class StrettoRowParallelLinear(RowParallelLinear):
         def __init__(self, *arguments, **named):
             super().__init__(*arguments, **named)
+            self.is_batch_invariant = is_batch_invariant()
             prepare_after_profiling()
 
         def forward(self, input_):
             if self.tp_size == 1:
+                return super().forward(input_)
+            if self.is_batch_invariant:
+                frameworks.leave("VLLM_BATCH_INVARIANT asks for vLLM's own products")
                 return super().forward(input_)
             from vllm.distributed import get_tp_group
             y = frameworks.row_parallel(self, input_, get_tp_group().device_group.group_name)
@@ -72,13 +92,23 @@ def replace_row_parallel_linear():
     RowParallelLinear.register_oot(StrettoRowParallelLinear)
 
 
+def is_batch_invariant():
+    """Whether a token's numbers may not depend on how many others there are. Stretto's may: their plans differ."""
+    import vllm.envs as envs
+    return getattr(envs, "VLLM_BATCH_INVARIANT", False)
+
+
 def prepare_after_profiling():
     """Called where a model is made, in a process whose runner is there: plugins are loaded before it."""
-    runner = getattr(sys.modules.get(RUNNER), "GPUModelRunner", None)
-    profile_run = getattr(runner, "profile_run", None)
-    if profile_run is None or "prepare" in _done:
-        return
-    _done.add("prepare")
+    for name in RUNNERS:
+        runner = getattr(sys.modules.get(name), "GPUModelRunner", None)
+        if hasattr(runner, "profile_run") and name not in _done:
+            _done.add(name)
+            prepare_after(runner)
+
+
+def prepare_after(runner):
+    profile_run = runner.profile_run
 
     @functools.wraps(profile_run)
     def profile_and_prepare(self, *arguments, **named):

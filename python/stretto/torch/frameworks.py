@@ -32,6 +32,12 @@ def leave(reason: str) -> None:
     count_left(OP, reason)
 
 
+def _plain(parameter: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
+    """The tensor of a parameter that has a class of its own, as vLLM's do: calls that come again take plain ones."""
+    is_own = parameter is not None and type(parameter) not in (torch.Tensor, torch.nn.Parameter)
+    return parameter.data if is_own else parameter
+
+
 def row_parallel(layer: Any, x: torch.Tensor, group: str) -> Optional[torch.Tensor]:
     """The layer's product and its sum over the ranks, with its bias unless that is the caller's; None where it
     is not served, which is counted.
@@ -40,4 +46,4 @@ def row_parallel(layer: Any, x: torch.Tensor, group: str) -> Optional[torch.Tens
     if reason is not None:
         leave(reason)
         return None
-    return st.matmul_all_reduce(x, layer.weight, None if layer.skip_bias_add else layer.bias, group)
+    return st.matmul_all_reduce(x, _plain(layer.weight), None if layer.skip_bias_add else _plain(layer.bias), group)

@@ -46,7 +46,7 @@ class Linear(nn.Module):
         self.input_size, self.input_size_per_partition = tp_size * K, K
         self.input_is_parallel, self.quant_method = True, UnquantizedLinearMethod()
 
-    def forward(self, input_, skip_all_reduce=False):
+    def forward(self, input_, skip_all_reduce=False, forward_batch=None):
         return "the framework's"
 
 
@@ -126,7 +126,7 @@ class Vllm(Plugin):
                 return layer
 
         self.linear, self.groups = RowParallelLinear, Groups()
-        patched = self.modules(vllm__model_executor__layers__linear={"RowParallelLinear": RowParallelLinear},
+        patched = self.modules(vllm__envs={}, vllm__model_executor__layers__linear={"RowParallelLinear": RowParallelLinear},
                                vllm__distributed={"get_tp_group": self.groups})
         patched.start()
         self.addCleanup(patched.stop)
@@ -149,13 +149,19 @@ class Vllm(Plugin):
             def profile_run(self):
                 return self.layer(normal(1, 700, K))
 
+        class Older(GPUModelRunner):
+            def profile_run(self):
+                return "run"
+
         runner = GPUModelRunner
-        with self.modules(vllm__v1__worker__gpu_model_runner={"GPUModelRunner": runner}), \
+        with self.modules(vllm__v1__worker__gpu__model_runner={"GPUModelRunner": runner},
+                          vllm__v1__worker__gpu_model_runner={"GPUModelRunner": Older}), \
                 emulated.operations() as (made, _), st.Threads(RANKS, fallback=False, timeout_s=60) as threads:
             self.imported("vllm").register()
             own = runner.profile_run
             layers = [self.linear(rank=rank) for rank in range(RANKS)]
             self.assertEqual(runner.profile_run.__wrapped__, own)  # once, whatever layers there are
+            self.assertTrue(Older.profile_run.__wrapped__)  # a server takes one of the two
 
             def program(group):
                 self.groups.here.name = group.name
@@ -181,6 +187,14 @@ class Vllm(Plugin):
         self.imported("vllm").register()
         self.assertEqual(self.linear(tp_size=1)(normal(1, 3, K)), "the framework's")
 
+    def test_what_is_batch_invariant_is_vllms(self):
+        self.imported("vllm").register()
+        sys.modules["vllm.envs"].VLLM_BATCH_INVARIANT = True
+        st.reset_report()
+        self.assertEqual(self.linear()(normal(1, 3, K)), "the framework's")
+        (_, reason), = st.report().fallbacks
+        self.assertEqual(reason, "VLLM_BATCH_INVARIANT asks for vLLM's own products")
+
     def test_results_without_bias(self):
         self.imported("vllm").register()
 
@@ -193,8 +207,9 @@ class Vllm(Plugin):
 
     @unittest.skipUnless(HAS_SYMM_MEM, "this PyTorch has no torch.ops.symm_mem")
     def test_the_async_tp_pass_calls_stretto(self):
-        with mock.patch.dict(os.environ, STRETTO_VLLM="async-tp"):
+        with mock.patch.dict(os.environ, STRETTO_VLLM="async-tp"), self.assertLogs("stretto.vllm", "WARNING") as said:
             self.imported("vllm").register()
+        self.assertIn("this vLLM has no AsyncTP pass", said.output[0])  # nor has the stand-in
 
         def program(group):
             gathered, (y,) = torch.ops.symm_mem.fused_all_gather_matmul(
@@ -247,11 +262,20 @@ class Sglang(Plugin):
                      {"get_forward": lambda: types.SimpleNamespace(sp_active=True)}):
             with self.modules(sglang__srt__layers__linear=said):
                 self.assertEqual(hook(Linear.forward, layer, x), "the framework's")
+        batch = object()
+        self.assertEqual(hook(Linear.forward, layer, x, forward_batch=batch), "the framework's")  # nobody says what for
+        for comm, deterministic in ((True, False), (False, True)):
+            options = types.SimpleNamespace(
+                comm=types.SimpleNamespace(enable_quant_communications=comm),
+                deterministic=types.SimpleNamespace(enable_deterministic_inference=deterministic))
+            with self.modules(sglang__srt__layers__linear={"get_exec": lambda: options}):
+                self.assertEqual(hook(Linear.forward, layer, x, forward_batch=batch), "the framework's")
         alone = types.SimpleNamespace(device_group=types.SimpleNamespace(size=lambda: 1))
         for layer.tp_group in (alone, types.SimpleNamespace(world_size=2)):  # one rank; a group that is no group yet
             self.assertEqual(hook(Linear.forward, layer, x), "the framework's")
         self.assertEqual({reason: count for (_, reason), count in st.report().fallbacks.items()}, {
-            "its caller asks for more than the sum": 1, "it is of data-parallel attention": 2,
+            "its caller asks for more than the sum": 2, "its sums are sent quantised": 1,
+            "the server is deterministic for every number of tokens, which Stretto's plans are not": 1, "it is of data-parallel attention": 2,
             "its forward pass leaves the sum to others": 2, "it has no process group": 1})
 
     def test_what_stays_is_counted_when_it_is_compiled(self):
