@@ -27,9 +27,9 @@ from .symm_mem import disable_symm_mem, enable_symm_mem
 from .threads import Threads, run_threads
 from .vocabulary import VocabularyParallelEmbedding
 
-__all__ = ["ColumnParallelLinear", "ColwiseParallel", "Group", "ParallelExperts", "ParallelMLP", "Report", "RowParallelLinear",
-           "RowwiseParallel", "Threads", "VocabularyParallelEmbedding", "all_gather_matmul", "all_to_all_matmul",
-           "clip_grad_norm_", "column_matmul", "disable_symm_mem", "embedding_all_to_all", "enable_symm_mem",
-           "full_state_dict", "init", "learn", "matmul_all_reduce", "matmul_all_reduce_add_rms_norm",
+__all__ = ["ColumnParallelLinear", "ColwiseParallel", "Group", "ParallelExperts", "ParallelMLP", "Report",
+           "RowParallelLinear", "RowwiseParallel", "Threads", "VocabularyParallelEmbedding", "all_gather_matmul",
+           "all_to_all_matmul", "clip_grad_norm_", "column_matmul", "disable_symm_mem", "embedding_all_to_all",
+           "enable_symm_mem", "full_state_dict", "init", "learn", "matmul_all_reduce", "matmul_all_reduce_add_rms_norm",
            "matmul_all_to_all", "matmul_reduce_scatter", "mlp", "moe", "moe_with_router", "parallelize",
            "prepare", "report", "reset_report", "run_graph", "run_threads"]

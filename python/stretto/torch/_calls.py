@@ -218,8 +218,8 @@ def mlp(rows, x, ups, biases, down, activation, scattered, ranks) -> Call:
 
 
 def moe(rows, x, ids, weights, gate, up, down, is_dealt, ranks, are_rows_dealt=True) -> Call:
-    """Of all ranks' rows x [t/R, h], ids and weights [t/R, k], gate and up [E, f, h], down [E, h, f] -> y [t/R, h]; or of
-    t rows on every rank, where they are not dealt.
+    """Of all ranks' rows x [t/R, h], ids and weights [t/R, k], gate and up [E, f, h], down [E, h, f] -> y [t/R, h]; or
+    of t rows on every rank, where they are not dealt.
 
     Experts are dealt to the ranks, or every expert's f.
     """

@@ -16,9 +16,9 @@ Place = Tuple[int, int]
 
 
 def shares(size: int, ranks: int, what: str, replicas: int = 1) -> Tuple[Place, ...]:
-    """Every rank's place in `size`: the r-th of blocks of ceil(size / ranks), as torch.chunk() has them, so that the last
-    ones may be short, or empty. With replicas so many ranks beside each other have the same. Raises ValueError where
-    those cannot be.
+    """Every rank's place in `size`: the r-th of blocks of ceil(size / ranks), as torch.chunk() has them, so that the
+    last ones may be short, or empty. With replicas so many ranks beside each other have the same. Raises ValueError
+    where those cannot be.
     """
     if replicas < 1 or ranks % replicas:
         raise ValueError(f"{what} is dealt to {ranks} ranks, of which {replicas} cannot have the same part: they do "
@@ -32,8 +32,8 @@ def shares(size: int, ranks: int, what: str, replicas: int = 1) -> Tuple[Place, 
 
 @dataclasses.dataclass(frozen=True)
 class Cut:
-    """Every rank has its part of dimension `dim`. Parts are filled up to one size with zeros, which is more than any where
-    they differ: operators take as many columns of each rank, and zeros add nothing to what they make.
+    """Every rank has its part of dimension `dim`. Where parts differ they are filled up with zeros, to one size that
+    may be more than any: operators take as many columns of each rank, and zeros add nothing to what they make.
 
     parts   sizes of what lies behind one another in this dimension of the whole tensor, each of which is dealt by
             itself: a rank has its part of the first, then that of the second
@@ -51,8 +51,8 @@ class Cut:
     @classmethod
     def of(cls, tensor: torch.Tensor, group: str, dim: int, what: str, parts: Optional[Sequence[int]] = None,
            replicas: Union[int, Sequence[int]] = 1, places: Optional[Sequence[Sequence[Place]]] = None) -> "Cut":
-        """`places` instead of replicas: where ranks have others than blocks. Raises ValueError where parts are not all of
-        the tensor.
+        """`places` instead of replicas: where ranks have others than blocks. Raises ValueError where parts are not all
+        of the tensor.
         """
         ranks, size = ranks_of(group), tensor.shape[dim]
         parts = (size,) if parts is None else tuple(parts)
@@ -86,8 +86,8 @@ class Cut:
         return self.own_sizes[self.rank]
 
     def own(self, whole: torch.Tensor) -> torch.Tensor:
-        """This rank's part of a whole tensor: a view of it, where it is but one. Autograd has no part in it: two threads
-        that took parts of one parameter could wait for each other in PyTorch for ever.
+        """This rank's part of a whole tensor: a view of it, where it is but one. Autograd has no part in it: two
+        threads that took parts of one parameter could wait for each other in PyTorch for ever.
         """
         first, own, whole = 0, [], whole.detach()
         for part, of_part in zip(self.parts, self.places):

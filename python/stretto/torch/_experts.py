@@ -94,7 +94,8 @@ def _tokens_of_moe(x, expert_parallel, rows, sequence_parallel, rank, ranks):
 
 
 @seen
-def moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None, sequence_parallel=True, out=None):
+def moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None, sequence_parallel=True,
+        out=None):
     group = find(group_name)
     check(x, ids, weights, gate, up, down)
     many = _tokens_of_moe(x, expert_parallel, rows, sequence_parallel, group.rank, group.ranks)

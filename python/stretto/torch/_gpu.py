@@ -273,7 +273,8 @@ def _require_capturable(operation, rows):
     except ValueError:  # there is no plan for so many rows yet
         raise NotServed(NOT_IN_GRAPHS) from None
     if runs != 1:
-        raise NotServed(f"a CUDA graph holds a multiple of {runs} runs of its plan")
+        raise NotServed(f"its plan's copy engines take turns in {runs} buffers, so that a CUDA graph would have to "
+                        f"hold a multiple of {runs} runs; schedules with reuse=ack, or without copy engines, go in any")
 
 
 def _is_aligned(call, name, tensor):

@@ -69,9 +69,10 @@ def why_no_experts(module: nn.Module) -> Optional[str]:
     """Why Stretto's experts do not what these do; None: they do."""
     for name, right in LAYOUT.items():
         value = getattr(module, name, False if name == "has_post_expert_norm" else None)
+        if value is None:
+            return f"how its weights lie is not known: it has no {name}, as transformers' experts have"
         if value != right:
-            return (f"how its weights lie is not known: it has no {name}, as transformers' experts have" if value is None
-                    else f"its {name} is {value}, and Stretto takes {right}")
+            return f"its {name} is {value}, and Stretto takes {right}"
     gate = getattr(module, "_apply_gate", None)
     if getattr(gate, "__name__", "_default_apply_gate") != "_default_apply_gate":
         return "it has a gate of its own"
@@ -90,9 +91,9 @@ def activation_of(mlp: nn.Module) -> Optional[str]:
 
 
 def dealt_heads(queries: int, keys: int, ranks: int):
-    """Every rank's heads, ((begin, count) of queries, (begin, count) of keys): those of keys are what its queries use, as
-    many queries for each. Where there are more ranks than heads of keys, several ranks have the same head, and a part of
-    its queries. None: there are ranks for which nothing would be left.
+    """Every rank's heads, ((begin, count) of queries, (begin, count) of keys): those of keys are what its queries use,
+    as many queries for each. Where there are more ranks than heads of keys, several ranks have the same head, and a
+    part of its queries. None: there are ranks for which nothing would be left.
     """
     of_each = queries // keys
     if keys >= ranks:

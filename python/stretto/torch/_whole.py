@@ -35,8 +35,7 @@ class _Sum(torch.autograd.Function):
 
 
 def gathered_columns(y: torch.Tensor, group: str, sizes: Tuple[int, ...]) -> torch.Tensor:
-    """All ranks' columns, those of rank 0 first, of every rank's [..., n], of which rank r has the first sizes[r] of its
-    own. Collective.
+    """All ranks' columns, those of rank 0 first: of every rank's [..., n] the first sizes[rank]. Collective.
     """
     return y if ranks_of(group) == 1 else _Gathered.apply(y, group, sizes)
 

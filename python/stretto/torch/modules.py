@@ -98,8 +98,8 @@ class RowParallelLinear(_Sharded):
     sequence_parallel           y is dealt to the ranks by dimension `dim`; else every rank gets all of it
 
     [..., in_features / R] -> [..., out_features]. Where R does not divide in_features, rank r has the r-th block of
-    ceil(in_features / R) columns of x, the last ones fewer or none: x is filled up there with zeros, a copy, which stands
-    in report().
+    ceil(in_features / R) columns of x, the last ones fewer or none: x is filled up there with zeros, a copy, which
+    stands in report().
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, group: GroupLike = None, *,

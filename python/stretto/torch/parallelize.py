@@ -103,12 +103,14 @@ def _deal(module, names, group, parts=None, places=None):
     """Linears of a module; `parts` of a fused one, and every rank's place in each part or linear, where they are others
     than blocks.
     """
-    columns = [None] * len(names.columns) if places is None else [places] if names.is_fused else [[one] for one in places]
+    columns = [None] * len(names.columns)
+    if places is not None:
+        columns = [places] if names.is_fused else [[one] for one in places]
     for name, of_linear in zip(names.columns, columns):
         setattr(module, name, ColumnParallelLinear.from_linear(getattr(module, name), group, sequence_parallel=False,
                                                                parts=parts, places=of_linear))
-    setattr(module, names.rows, RowParallelLinear.from_linear(getattr(module, names.rows), group, sequence_parallel=False,
-                                                              places=None if places is None else places[0]))
+    setattr(module, names.rows, RowParallelLinear.from_linear(
+        getattr(module, names.rows), group, sequence_parallel=False, places=None if places is None else places[0]))
 
 
 def _others(module, names):

@@ -128,7 +128,8 @@ def count_copies(op: str, given: Mapping[str, Given], taken: Mapping[str, torch.
         is_list, own = not isinstance(one, torch.Tensor), taken[name]
         first = one[0] if is_list else one
         if own.data_ptr() != first.data_ptr():
-            count_copy(op, name, APART if is_list and len(one) > 1 else _why(first, own), own.numel() * own.element_size())
+            why = APART if is_list and len(one) > 1 else _why(first, own)
+            count_copy(op, name, why, own.numel() * own.element_size())
 
 
 def _why(given, own):

@@ -11,8 +11,8 @@ from .groups import GroupLike, ranks_of
 
 
 class StackCut(Cut):
-    """Of a stack of matrices; of several whose rows lie below one another in each, what a rank has is a stack for each of
-    them, [parts, experts, own, columns], since operators take stacks without gaps.
+    """Of a stack of matrices; of several whose rows lie below one another in each, what a rank has is a stack for each
+    of them, [parts, experts, own, columns], since operators take stacks without gaps.
     """
 
     @staticmethod
@@ -55,14 +55,14 @@ class ParallelExperts(Dealt):
 
     @classmethod
     def from_stacks(cls, gate_up: torch.Tensor, down: torch.Tensor, group: GroupLike = None) -> "ParallelExperts":
-        """Of [experts, 2 * width, hidden], each gate's rows above up's, and [experts, hidden, width]; they are the same on
-        all ranks.
+        """Of [experts, 2 * width, hidden], each gate's rows above up's, and [experts, hidden, width]; they are the same
+        on all ranks.
         """
         made = cls(group)
         experts, hidden, width = down.shape
         if tuple(gate_up.shape) != (experts, 2 * width, hidden):
-            raise ValueError(f"gate and up are {list(gate_up.shape)}; [{experts}, {2 * width}, {hidden}] goes with down "
-                             f"{list(down.shape)}")
+            raise ValueError(f"gate and up are {list(gate_up.shape)}; [{experts}, {2 * width}, {hidden}] goes with "
+                             f"down {list(down.shape)}")
         made.num_experts, made.hidden, made.width = experts, hidden, width
         made._take("gate_up_proj", gate_up, 1, "the width of experts", (width, width))
         made._take("down_proj", down, 2, "the width of experts")

@@ -19,14 +19,14 @@ class VocabularyParallelEmbedding(Dealt):
 
     ids [...] of the whole vocabulary, the same on all ranks -> [..., embedding_dim]; weight is
     [num_embeddings / R, embedding_dim]. Where R does not divide the vocabulary, rank r has the r-th block of
-    ceil(num_embeddings / R) rows, with zeros behind them where they are fewer. Ids that are no row give zeros. It is made
-    of a whole embedding by from_embedding().
+    ceil(num_embeddings / R) rows, with zeros behind them where they are fewer. Ids that are no row give zeros. It is
+    made of a whole embedding by from_embedding().
     """
 
     @classmethod
     def from_embedding(cls, embedding: nn.Embedding, group: GroupLike = None) -> "VocabularyParallelEmbedding":
-        """Of an embedding that is the same on all ranks. Raises ValueError where the embedding does more than to take rows
-        of its weight.
+        """Of an embedding that is the same on all ranks. Raises ValueError where the embedding does more than to take
+        rows of its weight.
         """
         if type(embedding) is not nn.Embedding or embedding.max_norm is not None or embedding.sparse or (
                 embedding.scale_grad_by_freq):

@@ -257,7 +257,7 @@ class Calls(unittest.TestCase):
         self.is_capturing = True
         engine.run(self.call(), "bf16", {})
         with mock.patch.object(Operation, "per_graph", 2):
-            with self.assertRaisesRegex(NotServed, "a multiple of 2 runs"):
+            with self.assertRaisesRegex(NotServed, "take turns in 2 buffers, .* a multiple of 2 runs; schedules"):
                 engine.run(self.call(), "bf16", {})
         with mock.patch.object(Operation, "runs_per_graph", side_effect=ValueError("no plan for 4 rows")):
             with self.assertRaisesRegex(NotServed, "call it once before"):

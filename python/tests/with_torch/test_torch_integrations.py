@@ -126,7 +126,8 @@ class Vllm(Plugin):
                 return layer
 
         self.linear, self.groups = RowParallelLinear, Groups()
-        patched = self.modules(vllm__envs={}, vllm__model_executor__layers__linear={"RowParallelLinear": RowParallelLinear},
+        patched = self.modules(vllm__envs={},
+                               vllm__model_executor__layers__linear={"RowParallelLinear": RowParallelLinear},
                                vllm__distributed={"get_tp_group": self.groups})
         patched.start()
         self.addCleanup(patched.stop)
@@ -275,7 +276,8 @@ class Sglang(Plugin):
             self.assertEqual(hook(Linear.forward, layer, x), "the framework's")
         self.assertEqual({reason: count for (_, reason), count in st.report().fallbacks.items()}, {
             "its caller asks for more than the sum": 2, "its sums are sent quantised": 1,
-            "the server is deterministic for every number of tokens, which Stretto's plans are not": 1, "it is of data-parallel attention": 2,
+            "the server is deterministic for every number of tokens, which Stretto's plans are not": 1,
+            "it is of data-parallel attention": 2,
             "its forward pass leaves the sum to others": 2, "it has no process group": 1})
 
     def test_what_stays_is_counted_when_it_is_compiled(self):

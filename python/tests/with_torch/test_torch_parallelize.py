@@ -230,7 +230,7 @@ class Parallelize(Numbers):
 
         for said, change in (
                 ("its is_transposed is True, and Stretto takes False", {"is_transposed": True}),
-                ("how its weights lie is not known: it has no has_bias, as transformers' experts have", {"has_bias": None}),
+                ("how its weights lie is not known: it has no has_bias, as transformers'", {"has_bias": None}),
                 ("its function is GELU", {"act_fn": nn.GELU()}),
                 ("its has_post_expert_norm is True", {"has_post_expert_norm": True}),
                 ("how ranks share its scales is not known", {"scales": nn.Parameter(torch.ones(3))}),
@@ -248,7 +248,8 @@ class Parallelize(Numbers):
     def test_heads_that_ranks_do_not_divide(self):
         """Heads of keys go to ranks with their queries; queries of one head to the ranks that have it."""
         self.assertEqual(dealt_heads(6, 3, 2), [((0, 4), (0, 2)), ((4, 2), (2, 1))])
-        self.assertEqual(dealt_heads(10, 2, 4), [((0, 3), (0, 1)), ((3, 2), (0, 1)), ((5, 3), (1, 1)), ((8, 2), (1, 1))])
+        self.assertEqual(dealt_heads(10, 2, 4),
+                         [((0, 3), (0, 1)), ((3, 2), (0, 1)), ((5, 3), (1, 1)), ((8, 2), (1, 1))])
         self.assertEqual(dealt_heads(6, 2, 3), [((0, 2), (0, 1)), ((2, 1), (0, 1)), ((3, 3), (1, 1))])
         self.assertIsNone(dealt_heads(4, 4, 8))
         for queries, keys, ranks in ((3, 3, 2), (6, 3, 2), (10, 2, 4)):
@@ -275,7 +276,8 @@ class Parallelize(Numbers):
                 self.sinks = nn.Parameter(torch.zeros(HEADS))
 
         few = nn.Sequential(Titan.Attention(1, 1), Titan.FeedForward())
-        self.assertIn("0 stays whole: its 1 heads of queries, 1 of each head of keys, are too few for 2 ranks", refused(few))
+        self.assertIn("0 stays whole: its 1 heads of queries, 1 of each head of keys, are too few for 2 ranks",
+                      refused(few))
 
         self.assertIn(f"how ranks share its sinks [{HEADS}] is not known: norms of heads are [{SIZE}]",
                       refused(nn.Sequential(Sinks())))
@@ -362,7 +364,8 @@ class Layers(Numbers):
                 whole = st.full_state_dict(both)
                 both.load_state_dict(whole)
                 gradients = {name: one.grad for name, one in both.named_parameters()}
-                everything = st.ColumnParallelLinear.from_linear(wide, group, sequence_parallel=False, gather_output=True)
+                everything = st.ColumnParallelLinear.from_linear(wide, group, sequence_parallel=False,
+                                                                 gather_output=True)
                 return between.detach(), y.detach(), whole, gradients, [first.cuts, second.cuts], everything(x).detach()
 
             for shared in (True, False):

@@ -77,6 +77,10 @@ class Models(Numbers):
         for tied in (False, True):
             self.check("Llama", vocabulary="gathered", vocab_size=96, tie_word_embeddings=tied)
 
+    def test_heads_and_vocabularies_that_ranks_do_not_divide(self):
+        self.check("Llama", vocabulary="gathered", num_attention_heads=6, num_key_value_heads=3, hidden_size=96)
+        self.check("Qwen2", num_attention_heads=6, num_key_value_heads=3, hidden_size=96, intermediate_size=100)
+
     def test_one_head_of_keys(self):
         self.check("Llama", num_key_value_heads=1)
         self.check("Phi3", is_fused=True, pad_token_id=0, num_key_value_heads=1)
