@@ -38,7 +38,6 @@ class Cut:
     parts   sizes of what lies behind one another in this dimension of the whole tensor, each of which is dealt by
             itself: a rank has its part of the first, then that of the second
     places  of each part, every rank's. Those of two ranks are the same, or apart
-    room    what a rank's part is filled up to
     """
 
     dim: int
@@ -46,13 +45,23 @@ class Cut:
     places: Tuple[Tuple[Place, ...], ...]
     rank: int
     ranks: int
-    room: int
+    # What calls ask for, so that they need not count: what each rank has of all parts, what that is filled up to, and
+    # whether ranks have the same of each part.
+    own_sizes: Tuple[int, ...] = dataclasses.field(init=False)
+    room: int = dataclasses.field(init=False)
+    are_shared: Tuple[bool, ...] = dataclasses.field(init=False)
+
+    def __post_init__(self):
+        sizes = tuple(sum(size for _, size in of_rank) for of_rank in zip(*self.places))
+        object.__setattr__(self, "own_sizes", sizes)
+        object.__setattr__(self, "room", self._room())
+        object.__setattr__(self, "are_shared", tuple(map(_has_replicas, self.places)))
 
     @classmethod
     def of(cls, tensor: torch.Tensor, group: str, dim: int, what: str, parts: Optional[Sequence[int]] = None,
            replicas: Union[int, Sequence[int]] = 1, places: Optional[Sequence[Sequence[Place]]] = None) -> "Cut":
         """`places` instead of replicas: where ranks have others than blocks. Raises ValueError where parts are not all
-        of the tensor.
+        of the tensor, or places not all of a part.
         """
         ranks, size = ranks_of(group), tensor.shape[dim]
         parts = (size,) if parts is None else tuple(parts)
@@ -64,22 +73,21 @@ class Cut:
         if places is None:
             named = what if len(parts) == 1 else f"a part of {what}"
             places = [shares(part, ranks, named, same) for part, same in zip(parts, replicas)]
-        return cls(dim, parts, tuple(map(tuple, places)), rank_of(group), ranks, cls._room_of(places))
+        elif len(places) != len(parts) or not all(
+                _are_all_of(part, of_part, ranks) for part, of_part in zip(parts, places)):
+            raise ValueError(f"{what} is {' and '.join(map(str, parts))}: there is a (begin, size) in each part for "
+                             f"each of {ranks} ranks, and together they are all of it, those of two ranks the same or "
+                             f"apart: {places}")
+        return cls(dim, parts, tuple(map(tuple, places)), rank_of(group), ranks)
 
-    @staticmethod
-    def _room_of(places):
-        sizes = [sum(size for _, size in of_rank) for of_rank in zip(*places)]
-        return max(sizes) if min(sizes) == max(sizes) else in_vectors(max(sizes))
+    def _room(self):
+        most = max(self.own_sizes)
+        return most if min(self.own_sizes) == most else in_vectors(most)
 
     @property
     def sizes(self) -> Tuple[int, ...]:
         """What this rank has of each part."""
         return tuple(of_part[self.rank][1] for of_part in self.places)
-
-    @property
-    def own_sizes(self) -> Tuple[int, ...]:
-        """What each rank has of all parts, without what fills them up."""
-        return tuple(sum(size for _, size in of_rank) for of_rank in zip(*self.places))
 
     @property
     def own_size(self) -> int:
@@ -122,16 +130,25 @@ class Cut:
         """The parameter, where ranks that have the same part use it on data of their own: its gradient is the sum of
         theirs, the same on all of them. Its backward is collective over the group, where anything has replicas.
         """
-        if not (torch.is_grad_enabled() and parameter.requires_grad) or not any(map(_has_replicas, self.places)):
+        if not (torch.is_grad_enabled() and parameter.requires_grad) or not any(self.are_shared):
             return parameter
         places, own, total = [], 0, 0  # (begin of the rank's own, of all ranks', size)
-        for part, of_part in zip(self.parts, self.places):
+        for part, of_part, is_shared in zip(self.parts, self.places, self.are_shared):
             begin, size = of_part[self.rank]
-            if _has_replicas(of_part):
+            if is_shared:
                 places.append((own, total + begin, size))
                 total += part
             own += size
         return _Summed.apply(parameter, group, self.dim, total, tuple(places))
+
+
+def _are_all_of(part, of_part, ranks):
+    at = 0
+    for begin, size in sorted({place for place in of_part if place[1] > 0}):
+        if begin != at:
+            return False
+        at += size
+    return at == part and len(of_part) == ranks and all(size >= 0 for _, size in of_part)
 
 
 def in_vectors(size: int) -> int:
@@ -187,7 +204,7 @@ def sum_gradients(module: nn.Module, group: str) -> None:
             if own is None:
                 return own
             size = len(own)
-            return Cut(0, (size,), (((0, size),) * ranks,), 0, ranks, size).with_summed_gradient(own, group)
+            return Cut(0, (size,), (((0, size),) * ranks,), 0, ranks).with_summed_gradient(own, group)
         return property(parameter)
 
     names = [name for name, one in module._parameters.items() if one is not None]

@@ -15,9 +15,8 @@ class StackCut(Cut):
     of them, [parts, experts, own, columns], since operators take stacks without gaps.
     """
 
-    @staticmethod
-    def _room_of(places):
-        return in_vectors(max(size for of_part in places for _, size in of_part))  # experts' rows are whole ones
+    def _room(self):
+        return in_vectors(max(size for of_part in self.places for _, size in of_part))  # experts' rows are whole ones
 
     def own(self, whole: torch.Tensor) -> torch.Tensor:
         stacks = [filled(one.narrow(self.dim, *of_part[self.rank]), self.dim, self.room)

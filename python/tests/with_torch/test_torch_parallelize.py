@@ -329,6 +329,10 @@ class Layers(Numbers):
             for wrong, said in (
                     ({"parts": (4, 4)}, "out_features is 12, and its parts 4, 4 are 8"),
                     ({"parts": (12, 0)}, "a part of out_features is 0: there is nothing to deal to 2 ranks"),
+                    ({"places": [[(0, 8), (8, 3)]]}, "out_features is 12: there is a .* together they are all of it"),
+                    ({"places": [[(0, 8), (6, 6)]]}, "those of two ranks the same or apart"),
+                    ({"places": [[(0, 12)]]}, "for each of 2 ranks"),
+                    ({"places": [[(0, 8), (8, 4)]], "parts": (6, 6)}, "out_features is 6 and 6: there is"),
                     ({"replicas": 3}, "is dealt to 2 ranks, of which 3 cannot have the same part"),
                     ({"parts": (8, 4), "replicas": (1, 2, 1)}, "has 2 parts, and replicas are of 3")):
                 with self.assertRaisesRegex(ValueError, said):
