@@ -136,7 +136,7 @@ def _heads(attention, names):
     keys, rest = divmod(columns[0] - queries, 2) if names.is_fused else (columns[1], 0)
     shown = f"{', '.join(names.columns)} with {', '.join(map(str, columns))} columns"
     if rest or keys < size or queries % size or keys % size or (
-            not names.is_fused and (columns[0] != queries or columns[2] != keys)):
+            not names.is_fused and (columns[0] != queries or columns[2] != keys)) or queries % keys:
         raise _StaysWhole(f"{shown} are no queries, keys and values of heads of {size} for {names.rows} of {queries}")
     return queries // size, keys // size, size
 

@@ -319,6 +319,9 @@ class Parallelize(Numbers):
 
         self.assertIn("layers.0.attention stays whole: its n_heads is 5, where its linears say 4", wrong(n_heads=5))
         self.assertIn("are no queries, keys and values of heads of 6 for wo of 32", wrong(head_dim=6))
+        odd = nn.Sequential(made(Titan.Attention, 2, 5), Titan.FeedForward())  # 5 heads of queries for 2 of keys
+        run(RANKS, lambda group: st.parallelize(odd, group) if group.rank == 0 else None)
+        self.assertIn("0 stays whole: wq, wk, wv with 40, 16, 16 columns are no queries", str(st.report()))
 
 
 class Layers(Numbers):
