@@ -8,7 +8,7 @@ import stretto.torch as st
 from gpu_checks_ahead import check_rooms
 from gpu_checks_again import check_again, check_again_otherwise, check_guards, check_library, check_shared_results
 from gpu_checks_exchanges import check_exchanges
-from gpu_checks_experts import check_experts, check_routers
+from gpu_checks_experts import check_experts, check_routers, check_whole_tokens
 from gpu_common import K, close, exact, integers, normal, of_ranks, products, told_wrong
 
 
@@ -168,6 +168,25 @@ def check_modules(group):
           (2 * y.float().t() @ right).chunk(group.ranks, 1)[group.rank], 2e-2)
 
 
+def check_uneven(group):
+    """Layers of a size that ranks do not divide, with all rows and with own ones, forward and backward."""
+    torch.manual_seed(62)
+    size = 509
+    wide, narrow = (torch.nn.Linear(*shape).cuda().bfloat16() for shape in ((K, size), (size, K)))
+    x = normal(63, 16 * group.ranks, K)
+    made = x.float() @ wide.weight.float().t() + wide.bias.float()
+    right = made @ narrow.weight.float().t() + narrow.bias.float()
+    for shared in (True, False):
+        what = f"uneven layers of {'own' if shared else 'all'} rows"
+        up = st.ColumnParallelLinear.from_linear(wide, group.name, sequence_parallel=shared)
+        down = st.RowParallelLinear.from_linear(narrow, group.name, sequence_parallel=shared)
+        y = down(up(x.chunk(group.ranks)[group.rank] if shared else x))
+        close(what, y, right.chunk(group.ranks)[group.rank] if shared else right)
+        y.float().square().sum().backward()
+        slope = down.cuts["weight"].own(2 * right.t() @ made)
+        close(f"{what}, the gradient", down.weight.grad, slope, 2e-2)
+
+
 def check_compile(group):
     (x, up, down), _ = layer_tensors(group)
     name = group.name
@@ -188,4 +207,5 @@ def check_reduce_overhead(group):
 
 CHECKS = [check_integers, check_again, check_guards, check_again_otherwise, check_library, check_random, check_mlp,
           check_norm, check_shapes, check_gradients, check_cuda_graphs, check_drop_in, check_modules, check_experts,
-          check_routers, check_rooms, check_exchanges, check_shared_results, check_compile, check_reduce_overhead]
+          check_uneven, check_whole_tokens, check_routers, check_rooms, check_exchanges, check_shared_results,
+          check_compile, check_reduce_overhead]

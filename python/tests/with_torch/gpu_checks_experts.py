@@ -66,6 +66,45 @@ def check_experts(group):
                 close(f"{what}, the gradient of {name}", one.grad, turned, 3e-2)
 
 
+def check_whole_tokens(group):
+    """Experts cut over ranks that have all tokens: numbers of one rank on every rank, gradients, out, graphs."""
+    tokens, experts, f, k = 72, 8, 64 * group.ranks, 2
+    every = [normal(90, tokens, K), torch.rand(tokens, experts, device="cuda", generator=generator(91)).topk(k).indices,
+             torch.rand(tokens, k, device="cuda", generator=generator(92)),
+             *(normal(93 + i, experts, *shape, scale=0.04) for i, shape in enumerate(((f, K), (f, K), (K, f))))]
+    every[1][3, 0] = -1
+    wide = [one.clone().float().requires_grad_() if one.is_floating_point() else one for one in every]
+    right = experts_of(*wide)
+    right.square().sum().backward()
+
+    def mine_of(all_of_them):
+        return [one.clone() for one in all_of_them[:3]] + part_of(all_of_them, group, False)[3:]
+
+    what, mine = "experts with all tokens", mine_of(every)
+    for _ in range(2):  # the second call came before
+        close(what, st.moe(*mine, group, sequence_parallel=False), right.detach())
+    out = torch.empty_like(mine[0])
+    st.moe(*mine, group, sequence_parallel=False, out=out)
+    close(f"{what}, out", out, right.detach())
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = st.moe(*mine, group, sequence_parallel=False)
+    for turn in range(1, 4):
+        for one, whole in zip(mine[:3], every):
+            one.copy_(whole.roll(turn, 0))
+        graph.replay()
+        close(f"{what}, a replay", captured, right.detach().roll(turn, 0))
+    torch.cuda.synchronize()
+    mine = mine_of(every)
+    for one in mine:
+        one.requires_grad_(one.is_floating_point())
+    st.moe(*mine, group, sequence_parallel=False).float().square().sum().backward()
+    for name, one, other in zip(("x", "ids", "weights", "gate", "up", "down"), mine, mine_of(
+            [one.grad if one.is_floating_point() else one for one in wide])):
+        if one.grad is not None:
+            close(f"{what}, the gradient of {name}", one.grad, other, 3e-2)
+
+
 def routed(x, router, bias, gate, up, down, k, groups, best):
     """DeepSeek's rule in fp32, with all experts: y, ids and weights; without a bias a softmax of the highest."""
     scores = x @ router.t()
