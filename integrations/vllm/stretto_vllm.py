@@ -73,6 +73,7 @@ def replace_row_parallel_linear():
         def __init__(self, *arguments, **named):
             super().__init__(*arguments, **named)
             self.is_batch_invariant = is_batch_invariant()
+            tell_of_fusions()
             prepare_after_profiling()
 
         def forward(self, input_):
@@ -96,6 +97,21 @@ def is_batch_invariant():
     """Whether a token's numbers may not depend on how many others there are. Stretto's may: their plans differ."""
     import vllm.envs as envs
     return getattr(envs, "VLLM_BATCH_INVARIANT", False)
+
+
+def tell_of_fusions():
+    """vLLM has passes on by itself that look for an all-reduce behind a linear, and find none in Stretto's."""
+    try:
+        from vllm.config import get_current_vllm_config_or_none
+    except ImportError:  # older releases
+        return
+    config = get_current_vllm_config_or_none()
+    passes = config and config.compilation_config.pass_config
+    for name in ("fuse_allreduce_rms", "enable_sp"):
+        if getattr(passes, name, False) and name not in _done:
+            _done.add(name)
+            log.warning("vLLM's %s is on, and finds no all-reduce of linears that Stretto serves: STRETTO_VLLM= leaves "
+                        "them to vLLM", name)
 
 
 def prepare_after_profiling():

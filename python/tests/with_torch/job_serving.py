@@ -155,6 +155,15 @@ class Vllm:
             made(own)
         assert [reason for _, reason in st.report().fallbacks] == ["VLLM_BATCH_INVARIANT asks for vLLM's own products"]
 
+    def check_that_passes_which_find_nothing_are_told_of(self):
+        passes = self.config.compilation_config.pass_config
+        with mock.patch.object(passes, "fuse_allreduce_rms", True), \
+                mock.patch.object(sys.modules["stretto_vllm"].log, "warning") as said:
+            for _ in range(2):
+                filled(self.linear.RowParallelLinear, self.rank)
+        (text, name), = [call.args for call in said.call_args_list]
+        assert name == "fuse_allreduce_rms" and "finds no all-reduce" in text
+
     def check_llamas_mlp(self):
         from vllm.model_executor.models.llama import LlamaMLP
         check_mlp_of(LlamaMLP, self.rank)

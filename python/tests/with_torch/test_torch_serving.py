@@ -24,7 +24,7 @@ class Serving(unittest.TestCase):
                 self.assertEqual(len(lines), least, out[-3000:] + err[-2000:])
 
     def test_vllm(self):
-        self.check("vllm", 7)
+        self.check("vllm", 8)
 
     def test_sglang(self):
         self.check("sglang", 4)
