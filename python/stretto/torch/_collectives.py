@@ -16,36 +16,45 @@ def _all(group, tensor, doing):
     return [from_bytes(one, tensor.shape, tensor.dtype) for one in heard]
 
 
-def all_gather(group, tensor):
+def all_gather(group, tensor, out=None):
     """[m, ...] of every rank, the same shape -> [R * m, ...]."""
     if group.process_group is None:
-        return torch.cat(_all(group, tensor, "all_gather"))
-    whole = tensor.new_empty((group.ranks * tensor.shape[0], *tensor.shape[1:]))
+        return torch.cat(_all(group, tensor, "all_gather"), out=out)
+    whole = room_to_gather(group, tensor) if out is None else out
     dist.all_gather_into_tensor(whole, tensor.contiguous(), group=group.process_group)
     return whole
 
 
-def all_reduce(group, tensor):
-    """The sum of every rank's, in a new tensor."""
+def all_reduce(group, tensor, out=None):
+    """The sum of every rank's, in a new tensor or in `out`, which may be the tensor itself."""
+    total = torch.empty_like(tensor) if out is None else out
     if group.process_group is None:
         terms = _all(group, tensor, "all_reduce")
-        total = terms[0].clone()
+        total.copy_(terms[0])
         for term in terms[1:]:
             total += term
         return total
-    total = tensor.clone()
+    if total is not tensor:
+        total.copy_(tensor)
     dist.all_reduce(total, group=group.process_group)
     return total
 
 
-def reduce_scatter(group, tensor):
+def reduce_scatter(group, tensor, out=None):
     """[m, ...] of every rank -> this rank's [m / R, ...] of the sum."""
-    rows = tensor.shape[0] // group.ranks
+    own = room_to_scatter(group, tensor) if out is None else out
     if group.process_group is None or tensor.device.type == "cpu":  # gloo has none in older releases
-        return all_reduce(group, tensor)[group.rank * rows:][:rows].contiguous()
-    own = tensor.new_empty((rows, *tensor.shape[1:]))
+        return own.copy_(all_reduce(group, tensor)[group.rank * len(own):][:len(own)])
     dist.reduce_scatter_tensor(own, tensor.contiguous(), group=group.process_group)
     return own
+
+
+def room_to_gather(group, tensor):
+    return tensor.new_empty((group.ranks * tensor.shape[0], *tensor.shape[1:]))
+
+
+def room_to_scatter(group, tensor):
+    return tensor.new_empty((tensor.shape[0] // group.ranks, *tensor.shape[1:]))
 
 
 def _exchange(group, parts):

@@ -55,9 +55,13 @@ def back_all_gather_matmul(ctx, dy, _):
     weights, biases = rest[:ctx.weights], rest[ctx.weights:]
     needs_x, needs_weights, needs_biases = ctx.needs_input_grad[:3]
     dx, dweights, dbiases = None, _nothing(weights), _nothing(biases)
-    if needs_x:
+    if needs_x and any(needs_weights):
+        dx, joint = ops.all_gather_matmul_backward(dy, gathered if ctx.is_kept else x, weights, ctx.group, ctx.dim,
+                                                   ctx.is_kept)
+        dweights = _split(joint, weights, needs_weights)
+    elif needs_x:
         dx = ops.matmul_reduce_scatter_back(dy, weights, ctx.group, ctx.dim)
-    if any(needs_weights):
+    elif any(needs_weights):
         if not ctx.is_kept:
             gathered = _everyone(x, ctx.group, ctx.dim, dy.shape[ctx.dim])
         dweights = _split(_weight_gradient(dy, gathered), weights, needs_weights)
@@ -74,9 +78,6 @@ def keep_matmul_reduce_scatter(ctx, inputs, output):
 def back_matmul_reduce_scatter(ctx, dy):
     x, weight = ctx.saved_tensors
     needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
-    if not (needs_weight or needs_bias):
-        dx, _ = ops.all_gather_matmul(dy, [weight.t().contiguous()], [], ctx.group, ctx.dim, x.shape[ctx.dim])
-        return dx, None, None, None, None
     # Who needs all rows of dy anyway has them gathered once.
     if needs_x:
         dx, whole = _everyones_product(dy, weight, ctx.group, ctx.dim, x.shape[ctx.dim])
@@ -109,9 +110,12 @@ def back_column_matmul(ctx, dy):
     weights, biases = rest[:ctx.weights], rest[ctx.weights:]
     needs_x, needs_weights, needs_biases = ctx.needs_input_grad[:3]
     dx, dweights, dbiases = None, _nothing(weights), _nothing(biases)
-    if needs_x:
+    if needs_x and any(needs_weights):
+        dx, joint = ops.column_matmul_backward(dy, x, weights, ctx.group)
+        dweights = _split(joint, weights, needs_weights)
+    elif needs_x:
         dx = ops.matmul_all_reduce_back(dy, weights, ctx.group)
-    if any(needs_weights):
+    elif any(needs_weights):
         dweights = _split(_weight_gradient(dy, x), weights, needs_weights)
     if any(needs_biases):
         dbiases = _split(_matrix(dy).sum(0), biases, needs_biases)
@@ -160,12 +164,11 @@ def back_mlp(ctx, dy):
     dmade = activate_back(ctx.activation, made, dhidden)
     joint = torch.cat(dmade, -1)
     if ctx.is_shared:
-        dx = ops.matmul_reduce_scatter_back(joint, ups, ctx.group, ctx.dim)
+        dx, dups = ops.all_gather_matmul_backward(joint, whole, ups, ctx.group, ctx.dim, True)
     else:
-        dx = ops.matmul_all_reduce_back(joint, ups, ctx.group)
-    return (dx, [_weight_gradient(one, whole) for one in dmade],
-            [_matrix(one).sum(0) for one in dmade[:len(biases)]], _weight_gradient(dy, hidden),
-            None, None, None, None)
+        dx, dups = ops.column_matmul_backward(joint, whole, ups, ctx.group)
+    return (dx, _split(dups, ups, [True] * len(ups)), [_matrix(one).sum(0) for one in dmade[:len(biases)]],
+            _weight_gradient(dy, hidden), None, None, None, None)
 
 
 def keep_moe(ctx, inputs, output):

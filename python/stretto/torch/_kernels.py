@@ -141,10 +141,10 @@ def laid_back(op, many, matrix, size):
 
 def pays(x, rows, columns, ranks):
     """Whether what travels of so many rows of all ranks takes longer than to turn a weight, which Stretto reads row by
-    row: rows go over links, the weight twice through a GPU's memory, which is some ten times as fast. `columns` are
+    row: PyTorch's copy turns no more bytes in a second than a link carries, and reads and writes them. `columns` are
     those of the weight's two sizes by which rows do not travel.
     """
-    return not x.is_cuda or rows * (ranks - 1) * 8 >= columns * ranks
+    return not x.is_cuda or rows * (ranks - 1) >= 2 * columns * ranks
 
 
 TURNED = "to turn the weight would take longer than what travels"
@@ -165,7 +165,7 @@ def matmul_all_reduce_back(x, weights, group_name):
     group = find(group_name)
     return _back("matmul_all_reduce", x, weights, group,
                  lambda turned: matmul_all_reduce(x, turned, None, group_name),
-                 lambda y: _collectives.all_reduce(group, y))
+                 lambda y: _collectives.all_reduce(group, y, y))
 
 
 def matmul_reduce_scatter_back(x, weights, group_name, dim=0):

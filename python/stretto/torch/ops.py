@@ -7,7 +7,7 @@ compute is in functional.py's docstrings; lists of weights lie below one another
 import torch
 
 from . import _exchange_gradients  # noqa: F401  (adds its gradients)
-from . import _exchanges, _experts, _gradients, _graphs, _kernels, _routers, _shapes
+from . import _backward, _exchanges, _experts, _gradients, _graphs, _kernels, _routers, _shapes
 
 _library = torch.library.Library("stretto", "FRAGMENT")
 
@@ -58,6 +58,11 @@ SCHEMAS = {
         "(Tensor x, Tensor[] weights, str group_name) -> Tensor",
     "matmul_reduce_scatter_back":
         "(Tensor x, Tensor[] weights, str group_name, int dim=0) -> Tensor",
+    "column_matmul_backward":
+        "(Tensor dy, Tensor x, Tensor[] weights, str group_name) -> (Tensor, Tensor)",
+    "all_gather_matmul_backward":
+        "(Tensor dy, Tensor x, Tensor[] weights, str group_name, int dim=0, bool is_gathered=False) "
+        "-> (Tensor, Tensor)",
     "all_gather_matmul_back":
         "(Tensor x, Tensor weight, str group_name, int dim=0, SymInt? rows=None) -> (Tensor, Tensor)",
     "all_gather":
@@ -106,7 +111,7 @@ KEPT = {"moe": (2,), "moe_with_router": (5,), "embedding_all_to_all": (1,)}
 
 def _homes(name):
     """The modules of an operator's kernel and of its fake one."""
-    for module in (_experts, _routers, _exchanges, _graphs):
+    for module in (_experts, _routers, _exchanges, _graphs, _backward):
         if hasattr(module, f"fake_{name}"):
             return module, module
     return _kernels, _shapes

@@ -78,6 +78,8 @@ def check_opcheck(mesh):
             (ops.column_matmul, (x, [up], [bias], alone)),
             (ops.matmul_all_reduce_back, (x.detach(), [down.detach()[:, :16].t().contiguous()] * 2, alone)),
             (ops.matmul_reduce_scatter_back, (x.detach(), [down.detach()[:, :16].t().contiguous()] * 2, alone)),
+            (ops.column_matmul_backward, (x.detach(), x.detach(), [up.detach()[:16]] * 2, alone)),
+            (ops.all_gather_matmul_backward, (x.detach(), x.detach(), [up.detach()[:16]] * 2, alone)),
             (ops.all_gather, (x.detach(), alone))):
         torch.library.opcheck(op.default, arguments)
     with torch.no_grad():

@@ -21,8 +21,7 @@ class Gradients(Calls):
         """Though they say how many rows there are, which others than even ones need."""
         x, w, group = self.x.clone().requires_grad_(), self.w, self.group
         square = torch.zeros(64, 64).bfloat16()
-        for call in (lambda: st.matmul_reduce_scatter(x, w, group=group),
-                     lambda: st.matmul_all_to_all(x, w, group=group),
+        for call in (lambda: st.matmul_all_to_all(x, w, group=group),
                      lambda: st.all_to_all_matmul(x, square, group=group)):
             for _ in range(2):
                 y = call()

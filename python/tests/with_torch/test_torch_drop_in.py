@@ -171,9 +171,9 @@ class DropIn(Numbers):
         class OnGpu:
             is_cuda = True
 
-        self.assertTrue(_kernels.pays(OnGpu, 8192, 4096, 8))
-        self.assertFalse(_kernels.pays(OnGpu, 64, 4096, 8))
-        self.assertFalse(_kernels.pays(OnGpu, 8192, 4096, 1))  # nothing travels
+        self.assertTrue(_kernels.pays(OnGpu, 16384, 4096, 8))
+        self.assertFalse(_kernels.pays(OnGpu, 4096, 4096, 8))
+        self.assertFalse(_kernels.pays(OnGpu, 16384, 4096, 1))  # nothing travels
 
     def test_what_pytorch_does_is_not_counted_as_served(self):
         x, w = normal(1, 4, K, dtype=torch.float64), normal(2, N, K, dtype=torch.float64)

@@ -1,5 +1,7 @@
 """Gradients: exact against differences in fp64, and of Stretto's own runs against PyTorch's."""
 
+import contextlib
+import types
 import unittest
 from unittest import mock
 
@@ -9,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import stretto.torch as st
-from stretto.torch import _kernels
+from stretto.torch import _backward, _beside, _kernels
 
 RANKS = 2
 
@@ -105,27 +107,79 @@ class Differences(unittest.TestCase):
                     given[-1], given[1:1 + ups], given[0], group, activation=activation),
                     [(3, 2), *[(2, 3)] * ups], [(2, 3)], whole=True)
 
+    def of_rows_and_sums(self):
+        def gather(keep, dim, shape, rows=None):
+            def call(group, x, v, w):
+                own = x if rows is None or group.rank == 0 else x[:1]
+                return tuple(st.all_gather_matmul(own, [v, w], group=group, dim=dim, rows=rows, keep_gathered=keep))
+            self.check(call, [shape, (2, 3), (1, 3)])
+        for keep in (False, True):
+            gather(keep, 0, (2, 3))
+            gather(keep, 1, (2, 1, 3))
+            gather(keep, 0, (2, 3), 3)
+        self.check(lambda group, w, b, x: st.column_matmul(x, w, b, group), [(2, 3), (2,)], [(2, 2, 3)])
+        self.check(lambda group, v, w, x: tuple(st.column_matmul(x, [v, w], group=group)), [(2, 3), (1, 3)], [(2, 3)])
+        for dim, shape in ((0, (4, 3)), (1, (2, 3, 3))):
+            self.check(lambda group, x, w, b: st.matmul_reduce_scatter(x, w, b, group, dim=dim), [shape, (2, 3)],
+                       [(2,)])
+        self.check(lambda group, x, down, gate, up: st.mlp(x, [gate, up], down, group, sequence_parallel=True),
+                   [(2, 3), (3, 2), (2, 3), (2, 3)])
+        self.check(lambda group, *given: st.mlp(given[-1], given[1:3], given[0], group),
+                   [(3, 2), (2, 3), (2, 3)], [(2, 3)], whole=True)
+
+    def test_beside_products(self):
+        """What GPUs do: collectives that begin before a product, and are waited for behind it."""
+        with mock.patch.object(_backward, "goes_beside", lambda dy, group: group.ranks > 1), \
+                mock.patch.object(_backward, "FEWEST_OWN_ROWS", 1):
+            st.reset_report()
+            self.of_rows_and_sums()
+            reasons = {op for op, reason in st.report().fallbacks if reason == _backward.BESIDE}
+            self.assertEqual(reasons, {"matmul_all_reduce", "matmul_reduce_scatter", "all_gather_matmul"})
 
     def test_where_turning_a_weight_does_not_pay(self):
         """The product is PyTorch's, and the sum a collective: what GPUs do with few rows. One rank has no sum."""
-        def gather(dim, shape, rows=None):
-            def call(group, x, v, w):
-                own = x if rows is None or group.rank == 0 else x[:1]
-                return tuple(st.all_gather_matmul(own, [v, w], group=group, dim=dim, rows=rows))
-            self.check(call, [shape, (2, 3), (1, 3)])
         with mock.patch.object(_kernels, "pays", lambda *given: False):
             st.reset_report()
-            gather(0, (2, 3))
-            gather(1, (2, 1, 3))
-            gather(0, (2, 3), 3)
-            self.check(lambda group, w, b, x: st.column_matmul(x, w, b, group), [(2, 3), (2,)], [(2, 2, 3)])
-            self.check(lambda group, x, down, gate, up: st.mlp(x, [gate, up], down, group, sequence_parallel=True),
-                       [(2, 3), (3, 2), (2, 3), (2, 3)])
+            self.of_rows_and_sums()
             reasons = {op for op, reason in st.report().fallbacks if reason == _kernels.TURNED}
             self.assertEqual(reasons, {"matmul_all_reduce", "matmul_reduce_scatter", "all_gather_matmul"})
         with mock.patch(f"{__name__}.RANKS", 1):
-            gather(0, (2, 3))
+            self.check(lambda group, x, v, w: tuple(st.all_gather_matmul(x, [v, w], group=group)),
+                       [(2, 3), (2, 3), (1, 3)])
             self.check(lambda group, x, w, b: st.matmul_reduce_scatter(x, w, b, group), [(4, 3), (2, 3)], [(2,)])
+
+
+class BesideOnGpus(unittest.TestCase):
+    """Which stream waits for which, without a GPU."""
+
+    def test_what_waits_for_what(self):
+        told, current = [], ["main"]
+
+        class Stream:
+            def __init__(self, name):
+                self.name = name
+
+            def wait_stream(self, other):
+                told.append(f"{self.name} waits for {other.name}")
+
+        @contextlib.contextmanager
+        def stream(one):
+            before, current[0] = current[0], one.name
+            yield
+            current[0] = before
+        cuda = types.SimpleNamespace(
+            Stream=lambda device, priority: Stream(f"side of {priority}"), stream=stream,
+            current_stream=lambda *device: Stream(current[0]), device=lambda device: contextlib.nullcontext(),
+            _sleep=lambda cycles: told.append(f"{current[0]} sleeps"))
+        device = types.SimpleNamespace(index=3)
+        tensor, out = (types.SimpleNamespace(is_cuda=True, device=device) for _ in range(2))
+        with mock.patch.object(_beside, "torch", types.SimpleNamespace(cuda=cuda)), \
+                mock.patch.dict(_beside._streams, clear=True):
+            begun = _beside.Beside(lambda *given: told.append(f"{current[0]} sums"), None, tensor, out)
+            told.append("product")
+            self.assertIs(begun.wait(), out)
+        self.assertEqual(told, ["side of -1 waits for main", "side of -1 sums", "main sleeps", "product",
+                                "main waits for side of -1"])
 
 
 class TrainingStep(Numbers):
