@@ -34,3 +34,17 @@ def activate_back(activation, made, gradient):
         if activation == "swiglu":
             found = [found[0] * _wide(made[1]), wide * first * sigmoid]
     return [one.to(made[0].dtype) for one in found]
+
+
+class Activated(torch.autograd.Function):
+    """activate() of products, which are all that is kept of it."""
+
+    @staticmethod
+    def forward(ctx, activation, *made):
+        ctx.activation = activation
+        ctx.save_for_backward(*made)
+        return activate(activation, made)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return None, *activate_back(ctx.activation, ctx.saved_tensors, gradient)

@@ -5,8 +5,10 @@ from typing import List, Optional, Sequence, Tuple, Union, overload
 import torch
 from torch.autograd import forward_ad
 
-from . import _again, _checks, ops  # noqa: F401  (defines torch.ops.stretto)
+from . import _again, _checks, _shapes, ops  # noqa: F401  (defines torch.ops.stretto)
+from ._activations import Activated
 from .groups import GroupLike, ranks_of, seat
+from .report import IN_PARTS, count_left
 
 Weights = Union[torch.Tensor, Sequence[torch.Tensor]]
 
@@ -153,6 +155,25 @@ def matmul_all_reduce_add_rms_norm(x: torch.Tensor, weight: torch.Tensor, residu
     return made[0], made[1]
 
 
+KEPT = "backward takes what stands between the products"
+
+
+def _keeps_products(tensors):
+    """Whether an MLP is to be trained where multiplying again costs more than memory does."""
+    return tensors[0].is_cuda and torch.is_grad_enabled() and any(one.requires_grad for one in tensors)
+
+
+def _mlp_in_parts(x, ups, biases, down, activation, group, sequence_parallel, dim):
+    _refuse_tangents("mlp", (x, *ups, *biases, down))
+    _shapes.mlp_rows(x, ups, biases, down, activation, sequence_parallel, dim, ranks_of(seat(group)))
+    count_left("mlp", f"{IN_PARTS}{KEPT}")
+    if sequence_parallel:
+        made = all_gather_matmul(x, ups, biases or None, group, dim=dim)
+        return matmul_reduce_scatter(Activated.apply(activation, *made), down, group=group, dim=dim)
+    made = column_matmul(x, ups, biases or None, group)
+    return matmul_all_reduce(Activated.apply(activation, *made), down, group=group)
+
+
 def mlp(x: torch.Tensor, up: Weights, down: torch.Tensor, group: GroupLike = None, *,
         up_bias: Optional[Weights] = None, activation: str = "swiglu", sequence_parallel: bool = False,
         dim: int = 0, out: Optional[torch.Tensor] = None) -> torch.Tensor:
@@ -166,11 +187,13 @@ def mlp(x: torch.Tensor, up: Weights, down: torch.Tensor, group: GroupLike = Non
     activation         "swiglu": silu(gate) * up; "gelu" in its tanh form; "silu"
     out                written instead of a new tensor (no gradients)
 
-    Gradients compute what stood between the products again. Returns x's shape. Collective; raises as
-    all_gather_matmul().
+    With gradients it is several operators on GPUs, so that what stands between the products is kept; on CPUs they
+    compute it again. Returns x's shape. Collective; raises as all_gather_matmul().
     """
     ups, biases = _listed(up), _listed(up_bias)
     tensors, more = (x, *ups, *biases, down), (activation, sequence_parallel, len(ups))
+    if out is None and _keeps_products(tensors):
+        return _mlp_in_parts(x, ups, biases, down, activation, group, sequence_parallel, dim)
     made = None
     if dim == 0:
         made = _again.again("mlp", group, more, tensors, None if out is None else (out,))

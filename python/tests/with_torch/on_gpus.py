@@ -26,7 +26,8 @@ import gpu_costs  # noqa: E402
 import stretto.torch as st  # noqa: E402
 
 # By gradients, so that it is no gap of Stretto's.
-CHOSEN = ("to turn the weight would take longer", "beside the product of another gradient")
+CHOSEN = ("to turn the weight would take longer", "beside the product of another gradient",
+          "backward takes what stands between the products")
 TIMEOUT_S = 15
 LOST_S = 90  # of PyTorch's own collectives
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import stretto.torch as st
-from stretto.torch import _backward, _beside, _kernels
+from stretto.torch import _backward, _beside, _kernels, functional
 
 RANKS = 2
 
@@ -96,6 +96,14 @@ class Differences(unittest.TestCase):
         def call(group, w, b, x):
             return st.column_matmul(x, w, b, group)
         self.check(call, [(2, 3), (2,)], [(2, 2, 3)])
+
+    def test_mlp_in_parts(self):
+        """What GPUs do, where backward takes what stands between the products."""
+        with mock.patch.object(functional, "_keeps_products", lambda tensors: torch.is_grad_enabled()):
+            st.reset_report()
+            self.test_mlp()
+        self.assertIn(("mlp", f"in parts: {functional.KEPT}"), st.report().fallbacks)
+        self.assertNotIn("mlp", st.report().served)
 
     def test_mlp(self):
         for activation, ups in (("swiglu", 2), ("gelu", 1), ("silu", 1)):
