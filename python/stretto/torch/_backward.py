@@ -38,7 +38,7 @@ def column_matmul_backward(dy, x, weights, group_name):
     count_fallback("matmul_all_reduce", BESIDE)
     terms = _matrix(dy) @ joined(weights)
     sums = Beside(_collectives.all_reduce, group, terms, terms)
-    dweights = _of_weights(dy, x)
+    dweights = sums.multiply(_matrix(dy).t(), _matrix(x))
     return sums.wait().view(x.shape), dweights
 
 
@@ -54,11 +54,15 @@ def all_gather_matmul_backward(dy, x, weights, group_name, dim=0, is_gathered=Fa
         return dx, _of_weights(dy, whole)
     count_fallback("matmul_reduce_scatter", BESIDE)
     many = Rows((*dy.shape[:-1], x.shape[-1]), dim, total, group.ranks)
-    rows = None if is_gathered else _begin_gather(group, many, x)
-    terms = many.flat(dy @ joined(weights), many.block * group.ranks).contiguous()
-    whole = x if is_gathered else many.unflat(rows.wait(), total)
+    if is_gathered:
+        terms, whole = dy @ joined(weights), x
+    else:
+        rows = _begin_gather(group, many, x)
+        terms = rows.multiply(_matrix(dy), joined(weights)).view(*dy.shape[:-1], x.shape[-1])
+        whole = many.unflat(rows.wait(), total)
+    terms = many.flat(terms, many.block * group.ranks).contiguous()
     own = Beside(_collectives.reduce_scatter, group, terms, _collectives.room_to_scatter(group, terms))
-    dweights = _of_weights(dy, whole)
+    dweights = own.multiply(_matrix(dy).t(), _matrix(whole))
     return many.unflat(own.wait(), many.own(group.rank)), dweights
 
 
@@ -73,7 +77,7 @@ def all_gather_matmul_back(x, weight, group_name, dim=0, rows=None):
     made = x.new_empty((many.count, weight.shape[1]))
     own = many.count // group.ranks
     first, last = own * group.rank, own * (group.rank + 1)
-    torch.mm(many.flat(x, many.block), weight, out=made[first:last])
+    gathered.multiply(many.flat(x, many.block), weight, made[first:last])
     whole = gathered.wait()
     for begin, end in ((0, first), (last, many.count)):
         if begin < end:

@@ -138,7 +138,8 @@ class Differences(unittest.TestCase):
     def test_beside_products(self):
         """What GPUs do: collectives that begin before a product, and are waited for behind it."""
         with mock.patch.object(_backward, "goes_beside", lambda dy, group: group.ranks > 1), \
-                mock.patch.object(_backward, "FEWEST_OWN_ROWS", 1):
+                mock.patch.object(_backward, "FEWEST_OWN_ROWS", 1), mock.patch.object(_beside, "STEP", 1), \
+                mock.patch.object(_beside, "FLOPS_PER_US", 1):
             st.reset_report()
             self.of_rows_and_sums()
             reasons = {op for op, reason in st.report().fallbacks if reason == _backward.BESIDE}
@@ -160,6 +161,11 @@ class Differences(unittest.TestCase):
 class BesideOnGpus(unittest.TestCase):
     """Which stream waits for which, without a GPU."""
 
+    def test_how_much_of_a_product_leaves_sms(self):
+        self.assertEqual(_beside.rows_within(150, 14336, 2 * 4096 * 4096), 2816)  # 90 GFLOP
+        self.assertEqual(_beside.rows_within(150, 3584, 2 * 4096 * 4096), 3584)  # the rest would be little
+        self.assertEqual(_beside.rows_within(15, 100, 2 * 64 * 64), 100)
+
     def test_what_waits_for_what(self):
         told, current = [], ["main"]
 
@@ -178,16 +184,21 @@ class BesideOnGpus(unittest.TestCase):
         cuda = types.SimpleNamespace(
             Stream=lambda device, priority: Stream(f"side of {priority}"), stream=stream,
             current_stream=lambda *device: Stream(current[0]), device=lambda device: contextlib.nullcontext(),
-            _sleep=lambda cycles: told.append(f"{current[0]} sleeps"))
-        device = types.SimpleNamespace(index=3)
-        tensor, out = (types.SimpleNamespace(is_cuda=True, device=device) for _ in range(2))
+            _sleep=lambda cycles: told.append(f"{current[0]} sleeps"), current_blas_handle=lambda: 1,
+            get_device_properties=lambda device: types.SimpleNamespace(multi_processor_count=132))
+        device = types.SimpleNamespace(index=3, type="cuda")
+        tensor, out = (types.SimpleNamespace(is_cuda=True, device=device, numel=lambda: 64, element_size=lambda: 2)
+                       for _ in range(2))
         with mock.patch.object(_beside, "torch", types.SimpleNamespace(cuda=cuda)), \
-                mock.patch.dict(_beside._streams, clear=True):
-            begun = _beside.Beside(lambda *given: told.append(f"{current[0]} sums"), None, tensor, out)
-            told.append("product")
+                mock.patch.dict(_beside._streams, clear=True), \
+                mock.patch.object(_beside, "_set_sms", lambda: lambda handle, sms: told.append(f"{sms} SMs")):
+            begun = _beside.Beside(lambda *given: told.append(f"{current[0]} sums"), types.SimpleNamespace(ranks=2),
+                                   tensor, out)
+            with _beside._fewer_sms(device):
+                told.append("product")
             self.assertIs(begun.wait(), out)
-        self.assertEqual(told, ["side of -1 waits for main", "side of -1 sums", "main sleeps", "product",
-                                "main waits for side of -1"])
+        self.assertEqual(told, ["side of -1 waits for main", "side of -1 sums", "main sleeps", "100 SMs", "product",
+                                "0 SMs", "main waits for side of -1"])
 
 
 class TrainingStep(Numbers):
