@@ -37,7 +37,7 @@ def column_matmul_backward(dy, x, weights, group_name):
         return _kernels.matmul_all_reduce_back(dy, weights, group_name), _of_weights(dy, x)
     count_fallback("matmul_all_reduce", BESIDE)
     terms = _matrix(dy) @ joined(weights)
-    sums = Beside(_collectives.all_reduce, group, terms, terms)
+    sums = Beside(_collectives.all_reduce, group, terms, terms, 2 * dy.numel() * x.shape[-1])
     dweights = sums.multiply(_matrix(dy).t(), _matrix(x))
     return sums.wait().view(x.shape), dweights
 
@@ -53,15 +53,15 @@ def all_gather_matmul_backward(dy, x, weights, group_name, dim=0, is_gathered=Fa
         whole = x if is_gathered or group.ranks == 1 else _kernels.all_gather(x, group_name, dim, total)
         return dx, _of_weights(dy, whole)
     count_fallback("matmul_reduce_scatter", BESIDE)
-    many = Rows((*dy.shape[:-1], x.shape[-1]), dim, total, group.ranks)
+    many, flops = Rows((*dy.shape[:-1], x.shape[-1]), dim, total, group.ranks), 2 * dy.numel() * x.shape[-1]
     if is_gathered:
         terms, whole = dy @ joined(weights), x
     else:
-        rows = _begin_gather(group, many, x)
+        rows = _begin_gather(group, many, x, flops)
         terms = rows.multiply(_matrix(dy), joined(weights)).view(*dy.shape[:-1], x.shape[-1])
         whole = many.unflat(rows.wait(), total)
     terms = many.flat(terms, many.block * group.ranks).contiguous()
-    own = Beside(_collectives.reduce_scatter, group, terms, _collectives.room_to_scatter(group, terms))
+    own = Beside(_collectives.reduce_scatter, group, terms, _collectives.room_to_scatter(group, terms), flops)
     dweights = own.multiply(_matrix(dy).t(), _matrix(whole))
     return many.unflat(own.wait(), many.own(group.rank)), dweights
 
@@ -73,7 +73,7 @@ def all_gather_matmul_back(x, weight, group_name, dim=0, rows=None):
     if not goes_beside(x, group) or many.count < FEWEST_OWN_ROWS * group.ranks:
         return _kernels.all_gather_matmul_back(x, weight, group_name, dim, rows)
     count_fallback("all_gather_matmul", BESIDE)
-    gathered = _begin_gather(group, many, x)
+    gathered = _begin_gather(group, many, x, 2 * x.numel() * weight.shape[1])
     made = x.new_empty((many.count, weight.shape[1]))
     own = many.count // group.ranks
     first, last = own * group.rank, own * (group.rank + 1)
@@ -85,9 +85,9 @@ def all_gather_matmul_back(x, weight, group_name, dim=0, rows=None):
     return many.unflat(made, many.total), many.unflat(whole, many.total)
 
 
-def _begin_gather(group, many, x):
+def _begin_gather(group, many, x, flops):
     own = many.flat(x, many.block).contiguous()
-    return Beside(_collectives.all_gather, group, own, _collectives.room_to_gather(group, own))
+    return Beside(_collectives.all_gather, group, own, _collectives.room_to_gather(group, own), flops)
 
 
 # What comes, for torch.compile. Results have no gaps.

@@ -16,6 +16,7 @@ LEFT_SMS = 32
 STEP = 256  # rows of a product, in which it is cut
 # What is expected of a collective and of a product: to be wrong costs a little time.
 LATENCY_US, BYTES_PER_US, FLOPS_PER_US = 15, 200e3, 600e6
+SHORTEST_US = 20  # of a product: another stream takes some microseconds, too
 _streams = {}  # by index of the GPU
 
 
@@ -60,12 +61,15 @@ def rows_within(us, rows, flops_a_row):
 
 
 class Beside:
-    """A collective that has begun: of _collectives.py, into `out`. What the caller enqueues from now on runs beside it.
-    Other collectives of the group come after wait().
+    """A collective that has begun: of _collectives.py, into `out`. What the caller enqueues from now on runs beside it,
+    a product of so many `flops`. Other collectives of the group come after wait().
     """
 
-    def __init__(self, collective, group, tensor, out):
-        self._out, self._side = out, None
+    def __init__(self, collective, group, tensor, out, flops):
+        self._out, self._side, self._us = out, None, 0
+        if flops < SHORTEST_US * FLOPS_PER_US:
+            collective(group, tensor, out)
+            return
         sent = max(tensor.numel(), out.numel()) * tensor.element_size() * (group.ranks - 1) / group.ranks
         self._us = LATENCY_US + sent * (1 + (tensor.numel() == out.numel())) / BYTES_PER_US
         if not tensor.is_cuda:
@@ -83,8 +87,9 @@ class Beside:
         """a @ b: on fewer SMs as much of it as the collective is expected to take, the rest on all."""
         made = a.new_empty((a.shape[0], b.shape[1])) if out is None else out
         first = rows_within(self._us, a.shape[0], 2 * b.numel())
-        with _fewer_sms(a.device):
-            torch.mm(a[:first], b, out=made[:first])
+        if first > 0:
+            with _fewer_sms(a.device):
+                torch.mm(a[:first], b, out=made[:first])
         if first < a.shape[0]:
             torch.mm(a[first:], b, out=made[first:])
         return made

@@ -193,12 +193,14 @@ class BesideOnGpus(unittest.TestCase):
                 mock.patch.dict(_beside._streams, clear=True), \
                 mock.patch.object(_beside, "_set_sms", lambda: lambda handle, sms: told.append(f"{sms} SMs")):
             begun = _beside.Beside(lambda *given: told.append(f"{current[0]} sums"), types.SimpleNamespace(ranks=2),
-                                   tensor, out)
+                                   tensor, out, 1e12)
             with _beside._fewer_sms(device):
                 told.append("product")
             self.assertIs(begun.wait(), out)
+            told.append("short")
+            _beside.Beside(lambda *given: told.append(f"{current[0]} sums"), None, tensor, out, 1e6).wait()
         self.assertEqual(told, ["side of -1 waits for main", "side of -1 sums", "main sleeps", "100 SMs", "product",
-                                "0 SMs", "main waits for side of -1"])
+                                "0 SMs", "main waits for side of -1", "short", "main sums"])
 
 
 class TrainingStep(Numbers):
