@@ -149,7 +149,15 @@ class StrettoMlp(Stretto):
         return st.mlp(x, [up[:half], up[half:]], down, self.name)
 
 
+class StrettoMlpRows(StrettoRows):
+    """As StrettoRows, and each MLP in one plan."""
+
+    def mlp(self, x, up, down):
+        half = up.shape[0] // 2
+        return st.mlp(x, [up[:half], up[half:]], down, self.name, sequence_parallel=True)
+
+
 # Those of PyTorch's first; the others are compared with the best of them.
 WAYS = {"plain": Plain, "nccl": Nccl, "nccl-rows": NcclRows, "async-tp": AsyncTp, "stretto": Stretto,
-        "stretto-rows": StrettoRows, "stretto-mlp": StrettoMlp}
+        "stretto-rows": StrettoRows, "stretto-mlp": StrettoMlp, "stretto-mlp-rows": StrettoMlpRows}
 OURS = "stretto"
