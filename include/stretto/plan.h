@@ -178,6 +178,7 @@ struct Instr {
   int32_t id = 0;              // collective, boundary; see attribute()
   SignalRef signal;            // wait, notify
   uint16_t rank = 0;           // notify: whose counter
+  uint16_t team = 0;           // collective: ranks of each team that it joins; 0: it joins all
   int64_t amount = 0;          // wait: threshold; notify: increment
   uint32_t first_operand = 0;  // tasks: operands are reads, then writes
   uint16_t num_reads = 0, num_writes = 0;
@@ -257,6 +258,15 @@ struct Plan {
   std::vector<Region> operands;  // of all instructions
 
   int ranks() const { return op.ranks; }
+  // Those that a rank's part of a collective joins with it: so many, from the first on.
+  struct Joined {
+    int first = 0, count = 0;
+    bool has(int rank) const { return rank >= first && rank < first + count; }
+  };
+  Joined joined_by(const Instr& collective, int rank) const {
+    if (collective.team == 0) return {0, ranks()};
+    return {rank - rank % collective.team, collective.team};
+  }
   // Whether tasks go by whole numbers that a run finds in buffers.
   bool has_tables() const;
   bool any_library() const { return library_gemms || !library_kernels.empty(); }

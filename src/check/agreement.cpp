@@ -80,7 +80,7 @@ class AgreementCheck {
       const InstrRef* a = i < ours.size() ? &ours[i] : nullptr;
       const InstrRef* b = i < theirs.size() ? &theirs[i] : nullptr;
       if (a && b && instr(*a).id == instr(*b).id && instr(*a).collective == instr(*b).collective &&
-          has_same_number(instr(*a), instr(*b)) &&
+          instr(*a).team == instr(*b).team && has_same_number(instr(*a), instr(*b)) &&
           plan_.lanes[a->lane].kind == plan_.lanes[b->lane].kind &&
           plan_.lanes[a->lane].index == plan_.lanes[b->lane].index) {
         continue;
@@ -113,20 +113,22 @@ class AgreementCheck {
     }
   }
 
-  // Compares the shapes of what `rank` gets from every rank in collective number `i`.
+  // Compares the shapes of what `rank` gets from every rank that it joins in collective number `i`.
   void pair_up(size_t i, size_t rank) {
     const InstrRef mine = collectives_[rank][i];
     const std::span<const Region> to = plan_.writes(instr(mine));
     const CollectiveForm& form = form_of(instr(mine).collective);
-    const size_t peers = form.groups_reads || form.groups_writes ? collectives_.size() : 1;
+    const Plan::Joined joined = plan_.joined_by(instr(mine), static_cast<int>(rank));
+    const auto ranks = static_cast<size_t>(joined.count), team = static_cast<size_t>(joined.first);
+    const size_t peers = form.groups_reads || form.groups_writes ? ranks : 1;
     for (size_t peer = 0; peer < peers; ++peer) {
-      const InstrRef theirs = collectives_[peer][i];
+      const InstrRef theirs = collectives_[team + peer][i];
       const std::span<const Region> from = plan_.reads(instr(theirs));
       // Region from_first + j of the peer meets region to_first + j here.
       const size_t moved_from = from.size() - form.own_reads,
                    moved_to = to.size() - form.own_writes;
-      const size_t count = form.parts(from.size(), collectives_.size());
-      const size_t from_first = form.groups_reads ? rank * count : 0;
+      const size_t count = form.parts(from.size(), ranks);
+      const size_t from_first = form.groups_reads ? (rank - team) * count : 0;
       const size_t to_first = form.groups_writes ? peer * count : 0;
       const bool counts_fit = moved_from == count * (form.groups_reads ? peers : 1) &&
                               moved_to == count * (form.groups_writes ? peers : 1);

@@ -68,7 +68,7 @@ void Execution::advance(uint32_t l) {
         return;
       case OpForm::collective:
         reach_event(l, numbers_.of(at) - 1);
-        meet(at_collective_[instr.id], l, static_cast<size_t>(plan_.ranks()));
+        meet_at_collective(l, instr);
         return;
       case OpForm::task_kind:
       case OpForm::deliver:
@@ -188,6 +188,11 @@ void Execution::meet(std::vector<uint32_t>& arrived, uint32_t l, size_t expected
   }
   ready_.insert(ready_.end(), arrived.begin(), arrived.end());
   arrived.clear();
+}
+
+void Execution::meet_at_collective(uint32_t l, const Instr& instr) {
+  const Plan::Joined joined = plan_.joined_by(instr, plan_.lanes[l].rank);
+  meet(at_collective_[{instr.id, joined.first}], l, static_cast<size_t>(joined.count));
 }
 
 void Execution::end_run(uint32_t l) {

@@ -10,9 +10,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <tuple>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "check/counters.h"
@@ -77,6 +78,7 @@ class Execution {
   // The joint of the counter ends in this run, in which all has been added to it.
   void end_joint(uint32_t counter, int run);
   void meet(std::vector<uint32_t>& arrived, uint32_t lane, size_t expected);
+  void meet_at_collective(uint32_t lane, const Instr& instr);
   void end_run(uint32_t lane);
   // Makes sure that the lane's event number `event` of this run is there.
   void reach_event(uint32_t lane, uint32_t event);
@@ -98,7 +100,8 @@ class Execution {
   std::set<std::tuple<size_t, int64_t, uint32_t>> blocked_;
   std::vector<uint32_t> compute_lanes_, rank_lanes_;         // by rank: how many
   std::vector<std::vector<uint32_t>> at_boundary_, at_end_;  // by rank: lanes that have arrived
-  std::unordered_map<int32_t, std::vector<uint32_t>> at_collective_;  // by id
+  // By id and the first rank that joins.
+  std::map<std::pair<int32_t, int>, std::vector<uint32_t>> at_collective_;
   size_t finished_lanes_ = 0;
   ClockBudget budget_{"check", size_t{4} << 30};
 };

@@ -129,6 +129,21 @@ class Residency {
     uint32_t end;
   };
 
+  // Collectives start on the ranks that join them together, in one order on all: what came before
+  // one of all ranks it says too.
+  template <typename Visit>
+  void follow_collectives(uint32_t index, uint32_t end, const Visit& need) const {
+    const Lane& lane = plan_.lanes[index];
+    for (size_t i = collectives_before(index, end); i-- > 0;) {
+      const Plan::Joined joined = plan_.joined_by(lane.instrs[collectives_[index][i]], lane.rank);
+      for (const uint32_t peer : collective_lanes_) {
+        if (!joined.has(plan_.lanes[peer].rank) || collectives_[peer].size() <= i) continue;
+        need(peer, collectives_[peer][i] + 1);
+      }
+      if (joined.count == plan_.ranks()) return;
+    }
+  }
+
   static size_t most_of(const std::vector<std::vector<Holder>>& by_kernel) {
     size_t most = 0;
     for (const auto& holders : by_kernel) most = std::max(most, holders.size());
@@ -285,13 +300,7 @@ class Residency {
       open.pop_back();
       follow_waits(part);
       follow_boundaries(part.lane, part.end);
-      // Collectives start on all ranks together, in one order.
-      const size_t started = collectives_before(part.lane, part.end);
-      if (started == 0) continue;
-      for (const uint32_t peer : collective_lanes_) {
-        if (collectives_[peer].size() < started) continue;
-        need(peer, collectives_[peer][started - 1] + 1);
-      }
+      follow_collectives(part.lane, part.end, need);
     }
     return found;
   }

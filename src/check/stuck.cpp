@@ -70,7 +70,9 @@ class StuckCheck {
       });
     }
     if (instr.op == Opcode::collective) {
+      const Plan::Joined joined = plan_.joined_by(instr, plan_.lanes[lane].rank);
       return first(collective_lanes_, [&](uint32_t peer) {
+        if (!joined.has(plan_.lanes[peer].rank)) return false;
         if (stands_at(peer, Opcode::collective) && next(peer).id == instr.id) return false;
         return runs_collective(peer, instr.id);
       });

@@ -20,21 +20,21 @@ Collectives::Collectives(const Plan& plan, Memory& memory, InFlight& in_flight, 
       random_(random) {}
 
 int Collectives::joined(const Where& where) const {
-  const auto found = waiting_.find(instr(where).id);
+  const auto found = waiting_.find(meeting_of(where));
   return found == waiting_.end() ? 0 : static_cast<int>(found->second.size());
 }
 
 std::vector<uint32_t> Collectives::join(const Where& where) {
   // The order of a stream: what the lane did before is done when its part starts.
   in_flight_.deliver_writes(where.lane);
-  std::vector<Part>& parts = waiting_[instr(where).id];
+  std::vector<Part>& parts = waiting_[meeting_of(where)];
   Part part{where, tasks_.sound(where), {}};
   if (part.sound && random_.chance(50)) part.reads = read(where);
   parts.push_back(std::move(part));
-  if (parts.size() < static_cast<size_t>(plan_.ranks())) return {};
+  if (parts.size() < static_cast<size_t>(joined_by(where).count)) return {};
 
   std::vector<Part> all = std::move(parts);
-  waiting_.erase(instr(where).id);
+  waiting_.erase(meeting_of(where));
   std::sort(all.begin(), all.end(), [&](const Part& left, const Part& right) {
     return plan_.lanes[left.where.lane].rank < plan_.lanes[right.where.lane].rank;
   });
@@ -72,18 +72,20 @@ bool Collectives::agree(const std::vector<Part>& parts) {
     return false;
   };
   const Region& sample = plan_.operands[first.first_operand];
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    const Part& part = parts[rank];
+  const auto team = static_cast<size_t>(joined_by(parts[0].where).first);
+  for (size_t number = 0; number < ranks; ++number) {
+    const Part& part = parts[number];
+    const size_t rank = team + number;
     if (!part.sound) return false;
     const Instr& own = instr(part.where);
     if (plan_.lanes[part.where.lane].rank != rank) {
       return refuse(part, fmt::format("collective {} is not joined once by each rank", first.id));
     }
     if (part.where.run != parts[0].where.run || own.collective != first.collective ||
-        own.amount != first.amount || own.num_reads != first.num_reads ||
+        own.team != first.team || own.amount != first.amount || own.num_reads != first.num_reads ||
         own.num_writes != first.num_writes) {
-      return refuse(part,
-                    fmt::format("rank {} joins another collective {} than rank 0", rank, first.id));
+      return refuse(part, fmt::format("rank {} joins another collective {} than rank {}", rank,
+                                      first.id, team));
     }
     for (uint32_t i = 0; i < uint32_t{own.num_reads} + own.num_writes; ++i) {
       const Region& region = plan_.operands[own.first_operand + i];
@@ -97,11 +99,12 @@ bool Collectives::agree(const std::vector<Part>& parts) {
     for (size_t source = 0; source < ranks; ++source) {
       const Instr& other = instr(parts[source].where);
       for (size_t i = 0; i < parts_each; ++i) {
-        const Region& read = plan_.reads(other)[form.groups_reads ? rank * parts_each + i : i];
+        const Region& read = plan_.reads(other)[form.groups_reads ? number * parts_each + i : i];
         const Region& write = plan_.writes(own)[form.groups_writes ? source * parts_each + i : i];
         if (read.rows() != write.rows() || read.cols() != write.cols()) {
-          return refuse(part, fmt::format("rank {} gives {} where {} is to be written", source,
-                                          describe(plan_, read), describe(plan_, write)));
+          return refuse(part,
+                        fmt::format("rank {} gives {} where {} is to be written", team + source,
+                                    describe(plan_, read), describe(plan_, write)));
         }
       }
     }

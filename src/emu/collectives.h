@@ -1,4 +1,4 @@
-// NCCL's part: the lanes of all ranks meet, then each rank's results are in flight.
+// NCCL's part: the lanes of the ranks that join meet, then each rank's results are in flight.
 //
 // Sums are made as a ring makes them: an element's sum starts at the rank after its owner, goes
 // round, and is rounded to the buffer's type at every hop; the owner's addition is the last. (In
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "emu/faults.h"
@@ -38,6 +39,11 @@ class Collectives {
     std::optional<std::vector<Payload>> reads;
   };
   const Instr& instr(const Where& where) const { return plan_.lanes[where.lane].instrs[where.pos]; }
+  using Meeting = std::pair<int32_t, int>;  // its id, and the first rank that joins
+  Plan::Joined joined_by(const Where& where) const {
+    return plan_.joined_by(instr(where), plan_.lanes[where.lane].rank);
+  }
+  Meeting meeting_of(const Where& where) const { return {instr(where).id, joined_by(where).first}; }
   std::vector<Payload> read(const Where& where);
   bool agree(const std::vector<Part>& parts);
   void finish(std::vector<Part>& parts);
@@ -52,7 +58,7 @@ class Collectives {
   Faults& faults_;
   Tasks& tasks_;
   Random& random_;
-  std::map<int32_t, std::vector<Part>> waiting_;  // by id; parts in order of arrival
+  std::map<Meeting, std::vector<Part>> waiting_;  // parts in order of arrival
   std::vector<std::byte> space_;
   tasks::Scratch scratch_;
 };

@@ -33,31 +33,39 @@ int type_of(DType dtype) {
 
 void* pointer(cuda::DevicePtr address) { return reinterpret_cast<void*>(address); }
 
-NcclId exchange_id(HostGroup& group) {
-  NcclId id{};
+// Of every team, one behind the other, made where its first rank is.
+std::vector<NcclId> exchange_ids(const LocalRanks& local, int ranks_each, HostGroup& group) {
   std::string mine;
   group.together("starting NCCL", [&] {
     nccl();
-    if (group.rank() == 0) {
+    for (int rank = local.first; rank < local.first + local.count(); ++rank) {
+      if (rank % ranks_each != 0) continue;
+      NcclId id{};
       check_nccl(nccl().unique_id(&id), "make an id");
-      mine.assign(id.bytes, sizeof(id.bytes));
+      mine.append(id.bytes, sizeof(id.bytes));
     }
   });
-  const std::string of_root = group.all_gather("NCCL's id", mine)[0];
-  STRETTO_ASSERT(of_root.size() == sizeof(id.bytes), "an id has a fixed size");
-  std::memcpy(id.bytes, of_root.data(), sizeof(id.bytes));
-  return id;
+  std::string all;
+  for (const std::string& bytes : group.all_gather("NCCL's id", mine)) all += bytes;
+  std::vector<NcclId> ids(static_cast<size_t>(local.ranks / ranks_each));
+  STRETTO_ASSERT(all.size() == ids.size() * sizeof(NcclId::bytes), "an id has a fixed size");
+  for (size_t i = 0; i < ids.size(); ++i) {
+    std::memcpy(ids[i].bytes, all.data() + i * sizeof(NcclId::bytes), sizeof(NcclId::bytes));
+  }
+  return ids;
 }
 
-// Each with its GPU current.
-std::shared_ptr<BackgroundSteps> start_on_every_rank(const LocalRanks& local,
+// step(i) for `rounds` times all local ranks, in turn, each with its GPU current.
+std::shared_ptr<BackgroundSteps> start_on_every_rank(const LocalRanks& local, size_t rounds,
                                                      const std::function<void(int)>& step) {
   std::vector<cuda::ContextHandle> contexts;
   for (int i = 0; i < local.count(); ++i) {
     contexts.push_back(local.devices[static_cast<size_t>(i)]->context());
   }
-  return BackgroundSteps::start(local.count(), [contexts, step](int i) {
-    cuda::check(cuda::driver().context_set(contexts[static_cast<size_t>(i)]), "select a GPU");
+  const int count = local.count() * static_cast<int>(rounds);
+  return BackgroundSteps::start(count, [contexts, step](int i) {
+    const cuda::ContextHandle context = contexts[static_cast<size_t>(i) % contexts.size()];
+    cuda::check(cuda::driver().context_set(context), "select a GPU");
     step(i);
   });
 }
@@ -66,7 +74,7 @@ std::shared_ptr<BackgroundSteps> start_on_every_rank(const LocalRanks& local,
 
 void on_every_rank(const LocalRanks& local, const char* what, double timeout_s,
                    const std::function<void(int)>& step) {
-  const auto steps = start_on_every_rank(local, step);
+  const auto steps = start_on_every_rank(local, 1, step);
   const bool done = steps->ended_within(timeout_s);
   steps->require_no_error();
   if (!done) throw SystemError(fmt::format("NCCL: {} did not end within {} s", what, timeout_s));
@@ -89,26 +97,40 @@ Communicators::Communicators(const LocalRanks& local, HostGroup& group, int max_
     throw UsageError(fmt::format(
         "NCCL serves one rank a GPU, and here {} share one (STRETTO_RANKS_A_GPU)", shared));
   }
-  connect(group);
+  connect(0, group);
 }
 
-void Communicators::connect(HostGroup& group) {
-  const NcclId id = exchange_id(group);
+void Communicators::connect_teams(int ranks, HostGroup& group) {
+  if (comms_.count(ranks) == 0) connect(ranks, group);
+}
+
+void Communicators::connect(int team, HostGroup& group) {
+  const int ranks = team == 0 ? local_.ranks : team;
+  const std::vector<NcclId> ids = exchange_ids(local_, ranks, group);
   group.require_same("NCCL's version", nccl_version());
   const auto made = std::make_shared<std::vector<NcclComm>>(static_cast<size_t>(local_.count()));
-  const int first = local_.first, ranks = local_.ranks, max_blocks = max_blocks_;
+  const int first = local_.first, max_blocks = max_blocks_;
   group.together("connecting NCCL", [&] {
     on_every_rank(
-        local_, "connecting", kConnectTimeoutS, [made, id, first, ranks, max_blocks](int i) {
+        local_, "connecting", kConnectTimeoutS, [made, ids, first, ranks, max_blocks](int i) {
           NcclConfig config;
           if (max_blocks > 0) config.max_blocks = max_blocks;
+          const int rank = first + i;
           check_nccl(
-              nccl().init_rank(&(*made)[static_cast<size_t>(i)], ranks, id, first + i, &config),
+              nccl().init_rank(&(*made)[static_cast<size_t>(i)], ranks,
+                               ids[static_cast<size_t>(rank / ranks)], rank % ranks, &config),
               "connect");
         });
   });
-  comms_ = *made;
-  is_aborted_ = false;
+  comms_[team] = *made;
+}
+
+// On all communicators of this process at once: one that is held up holds up no other.
+std::shared_ptr<BackgroundSteps> Communicators::start_for_each(void (*step)(NcclComm)) const {
+  std::vector<NcclComm> all;
+  for (const auto& [team, comms] : comms_) all.insert(all.end(), comms.begin(), comms.end());
+  return start_on_every_rank(local_, comms_.size(),
+                             [all, step](int i) { step(all[static_cast<size_t>(i)]); });
 }
 
 void Communicators::abort() {
@@ -116,8 +138,7 @@ void Communicators::abort() {
   is_aborted_ = true;
   // First of all NCCL tells its kernels to leave. To free the rest it waits for the end of graphs
   // that were captured, for as long as there are any.
-  giving_up_ = start_on_every_rank(
-      local_, [comms = comms_](int i) { nccl().abort(comms[static_cast<size_t>(i)]); });
+  giving_up_ = start_for_each([](NcclComm comm) { nccl().abort(comm); });
   giving_up_->ended_within(kAbortTimeoutS);
 }
 
@@ -136,7 +157,8 @@ bool Communicators::renew(HostGroup& group) {
   // before that is over.
   const bool is_held = !has_let_go();
   if (on_some("whether NCCL has let go", is_held)) return false;
-  connect(group);
+  for (const auto& [team, comms] : comms_) connect(team, group);
+  is_aborted_ = false;
   ++generation_;
   return true;
 }
@@ -147,75 +169,78 @@ bool Communicators::has_let_go() const {
 
 Communicators::~Communicators() {
   if (is_aborted_) return;
-  const std::vector<NcclComm> comms = comms_;
   try {
-    on_every_rank(local_, "closing", kCloseTimeoutS,
-                  [comms](int i) { nccl().destroy(comms[static_cast<size_t>(i)]); });
+    start_for_each([](NcclComm comm) { nccl().destroy(comm); })->ended_within(kCloseTimeoutS);
   } catch (const std::exception&) {
     // A peer is gone; the end of the process frees the rest.
   }
 }
 
-void Communicators::all_gather(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
-                               cuda::DevicePtr to, int64_t count_each, DType dtype) const {
+void Communicators::all_gather(const Caller& caller, const cuda::Stream& stream,
+                               cuda::DevicePtr from, cuda::DevicePtr to, int64_t count_each,
+                               DType dtype) const {
   check_nccl(nccl().all_gather(pointer(from), pointer(to), static_cast<size_t>(count_each),
-                               type_of(dtype), of(rank), stream.handle()),
+                               type_of(dtype), of(caller), stream.handle()),
              "all-gather");
 }
 
-void Communicators::reduce_scatter(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
-                                   cuda::DevicePtr to, int64_t count_each, DType dtype) const {
+void Communicators::reduce_scatter(const Caller& caller, const cuda::Stream& stream,
+                                   cuda::DevicePtr from, cuda::DevicePtr to, int64_t count_each,
+                                   DType dtype) const {
   check_nccl(nccl().reduce_scatter(pointer(from), pointer(to), static_cast<size_t>(count_each),
-                                   type_of(dtype), kNcclSum, of(rank), stream.handle()),
+                                   type_of(dtype), kNcclSum, of(caller), stream.handle()),
              "reduce-scatter");
 }
 
-void Communicators::all_reduce(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
-                               cuda::DevicePtr to, int64_t count, DType dtype) const {
+void Communicators::all_reduce(const Caller& caller, const cuda::Stream& stream,
+                               cuda::DevicePtr from, cuda::DevicePtr to, int64_t count,
+                               DType dtype) const {
   check_nccl(nccl().all_reduce(pointer(from), pointer(to), static_cast<size_t>(count),
-                               type_of(dtype), kNcclSum, of(rank), stream.handle()),
+                               type_of(dtype), kNcclSum, of(caller), stream.handle()),
              "all-reduce");
 }
 
-void Communicators::broadcast(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
-                              cuda::DevicePtr to, int64_t count, DType dtype, int root) const {
+void Communicators::broadcast(const Caller& caller, const cuda::Stream& stream,
+                              cuda::DevicePtr from, cuda::DevicePtr to, int64_t count, DType dtype,
+                              int root) const {
   check_nccl(nccl().broadcast(pointer(from), pointer(to), static_cast<size_t>(count),
-                              type_of(dtype), root, of(rank), stream.handle()),
+                              type_of(dtype), root, of(caller), stream.handle()),
              "broadcast");
 }
 
-void Communicators::reduce(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
+void Communicators::reduce(const Caller& caller, const cuda::Stream& stream, cuda::DevicePtr from,
                            cuda::DevicePtr to, int64_t count, DType dtype, int root) const {
   check_nccl(nccl().reduce(pointer(from), pointer(to), static_cast<size_t>(count), type_of(dtype),
-                           kNcclSum, root, of(rank), stream.handle()),
+                           kNcclSum, root, of(caller), stream.handle()),
              "reduce");
 }
 
-void Communicators::send(int rank, const cuda::Stream& stream, cuda::DevicePtr from, int64_t count,
-                         DType dtype, int to) const {
-  check_nccl(nccl().send(pointer(from), static_cast<size_t>(count), type_of(dtype), to, of(rank),
+void Communicators::send(const Caller& caller, const cuda::Stream& stream, cuda::DevicePtr from,
+                         int64_t count, DType dtype, int to) const {
+  check_nccl(nccl().send(pointer(from), static_cast<size_t>(count), type_of(dtype), to, of(caller),
                          stream.handle()),
              "send");
 }
 
-void Communicators::receive(int rank, const cuda::Stream& stream, cuda::DevicePtr to, int64_t count,
-                            DType dtype, int from) const {
-  check_nccl(nccl().receive(pointer(to), static_cast<size_t>(count), type_of(dtype), from, of(rank),
-                            stream.handle()),
+void Communicators::receive(const Caller& caller, const cuda::Stream& stream, cuda::DevicePtr to,
+                            int64_t count, DType dtype, int from) const {
+  check_nccl(nccl().receive(pointer(to), static_cast<size_t>(count), type_of(dtype), from,
+                            of(caller), stream.handle()),
              "receive");
 }
 
-void Communicators::all_to_all(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
-                               std::span<const int64_t> sent, cuda::DevicePtr to,
-                               std::span<const int64_t> received, DType dtype) const {
+void Communicators::all_to_all(const Caller& caller, const cuda::Stream& stream,
+                               cuda::DevicePtr from, std::span<const int64_t> sent,
+                               cuda::DevicePtr to, std::span<const int64_t> received,
+                               DType dtype) const {
   const auto bytes_of = [&](int64_t count) {
     return static_cast<cuda::DevicePtr>(count * num_bytes(dtype));
   };
   as_one_operation([&] {
-    for (int peer = 0; peer < local_.ranks; ++peer) {
+    for (int peer = 0; peer < static_cast<int>(sent.size()); ++peer) {
       const int64_t out = sent[static_cast<size_t>(peer)], in = received[static_cast<size_t>(peer)];
-      if (out > 0) send(rank, stream, from, out, dtype, peer);
-      if (in > 0) receive(rank, stream, to, in, dtype, peer);
+      if (out > 0) send(caller, stream, from, out, dtype, peer);
+      if (in > 0) receive(caller, stream, to, in, dtype, peer);
       from += bytes_of(out);
       to += bytes_of(in);
     }

@@ -1,7 +1,9 @@
-// NCCL communicators over all ranks of a job, one for each rank of this process.
+// NCCL communicators over all ranks of a job, one for each rank of this process, and over teams of
+// them.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -25,30 +27,44 @@ class Communicators {
   Communicators(const Communicators&) = delete;
   Communicators& operator=(const Communicators&) = delete;
 
-  // Enqueued on a stream of `rank`, a rank of this process. All ranks must enqueue the same calls
-  // in the same order; the rank's GPU is current. Counts are elements.
-  void all_gather(int rank, const cuda::Stream& stream, cuda::DevicePtr from, cuda::DevicePtr to,
-                  int64_t count_each, DType dtype) const;
-  void reduce_scatter(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
+  // Collective. Connects the ranks of each team of so many, one team behind the other; nothing
+  // where they are connected. Their number divides that of all ranks. Throws as the constructor
+  // does.
+  void connect_teams(int ranks, HostGroup& group);
+
+  // Who makes a call: a rank of this process, with all ranks or with those of its team of so many,
+  // which were connected.
+  struct Caller {
+    Caller(int of_rank, int of_team = 0) : rank(of_rank), team(of_team) {}  // NOLINT: a rank is one
+    int rank, team;
+  };
+  // Enqueued on a stream of the rank. All who make a call with each other must enqueue the same
+  // ones in the same order; the rank's GPU is current. Counts are elements, other ranks counted
+  // from the team's first.
+  void all_gather(const Caller& caller, const cuda::Stream& stream, cuda::DevicePtr from,
+                  cuda::DevicePtr to, int64_t count_each, DType dtype) const;
+  void reduce_scatter(const Caller& caller, const cuda::Stream& stream, cuda::DevicePtr from,
                       cuda::DevicePtr to, int64_t count_each, DType dtype) const;
-  void all_reduce(int rank, const cuda::Stream& stream, cuda::DevicePtr from, cuda::DevicePtr to,
-                  int64_t count, DType dtype) const;
-  void broadcast(int rank, const cuda::Stream& stream, cuda::DevicePtr from, cuda::DevicePtr to,
-                 int64_t count, DType dtype, int root) const;
-  void reduce(int rank, const cuda::Stream& stream, cuda::DevicePtr from, cuda::DevicePtr to,
-              int64_t count, DType dtype, int root) const;
+  void all_reduce(const Caller& caller, const cuda::Stream& stream, cuda::DevicePtr from,
+                  cuda::DevicePtr to, int64_t count, DType dtype) const;
+  void broadcast(const Caller& caller, const cuda::Stream& stream, cuda::DevicePtr from,
+                 cuda::DevicePtr to, int64_t count, DType dtype, int root) const;
+  void reduce(const Caller& caller, const cuda::Stream& stream, cuda::DevicePtr from,
+              cuda::DevicePtr to, int64_t count, DType dtype, int root) const;
   // To be matched by the peer's other one. Those of one exchange belong into one operation.
-  void send(int rank, const cuda::Stream& stream, cuda::DevicePtr from, int64_t count, DType dtype,
-            int to) const;
-  void receive(int rank, const cuda::Stream& stream, cuda::DevicePtr to, int64_t count, DType dtype,
-               int from) const;
+  void send(const Caller& caller, const cuda::Stream& stream, cuda::DevicePtr from, int64_t count,
+            DType dtype, int to) const;
+  void receive(const Caller& caller, const cuda::Stream& stream, cuda::DevicePtr to, int64_t count,
+               DType dtype, int from) const;
   // Part r of every rank to rank r, where it is the part of the rank that it is from. Parts lie one
   // behind another, of so many elements by peer.
-  void all_to_all(int rank, const cuda::Stream& stream, cuda::DevicePtr from,
+  void all_to_all(const Caller& caller, const cuda::Stream& stream, cuda::DevicePtr from,
                   std::span<const int64_t> sent, cuda::DevicePtr to,
                   std::span<const int64_t> received, DType dtype) const;
 
-  NcclComm of(int rank) const { return comms_[static_cast<size_t>(rank - local_.first)]; }
+  NcclComm of(const Caller& caller) const {
+    return comms_.at(caller.team)[static_cast<size_t>(caller.rank - local_.first)];
+  }
 
   // Ends what this process's ranks have enqueued, without results: for collectives that a rank does
   // not come to, which have no deadline of their own. Nothing can be enqueued any more.
@@ -65,14 +81,15 @@ class Communicators {
   int generation() const { return generation_; }
 
  private:
-  void connect(HostGroup& group);
+  void connect(int team, HostGroup& group);
+  std::shared_ptr<BackgroundSteps> start_for_each(void (*step)(NcclComm)) const;
 
   LocalRanks local_;
   int max_blocks_;
   bool is_aborted_ = false;
   std::shared_ptr<BackgroundSteps> giving_up_;  // the last, once there was one
   int generation_ = 0;
-  std::vector<NcclComm> comms_;
+  std::map<int, std::vector<NcclComm>> comms_;  // by ranks of a team, 0: of all; by local rank
 };
 
 // Makes the NCCL calls in `calls` as one operation: one thread serves several ranks so, and a

@@ -100,13 +100,18 @@ class Ordering {
       rank.priority.push_back(s);
       num_left_ += rank.steps(s).size();
       for (const Step& step : rank.steps(s)) {
-        if (step.kind == StepKind::collective) ++absent_[step.instr(plan_).id];
+        if (step.kind == StepKind::collective) ++absent_from(rank, step);
         if (is_kernel(step)) find_waits(rank, step);
         for_each_own(rank, step, [&](size_t at, int64_t amount) { own_missing_[at] += amount; });
       }
     }
     std::stable_sort(rank.priority.begin(), rank.priority.end(),
                      [&](uint32_t a, uint32_t b) { return rank.is_comm(a) > rank.is_comm(b); });
+  }
+
+  int& absent_from(const Rank& rank, const Step& step) {
+    const Instr& instr = step.instr(plan_);
+    return absent_[{instr.id, plan_.joined_by(instr, static_cast<int>(rank.number)).first}];
   }
 
   void find_waits(Rank& rank, const Step& step) {
@@ -144,7 +149,7 @@ class Ordering {
     --num_left_;
     for_each_own(rank, step, [&](size_t at, int64_t amount) { own_missing_[at] -= amount; });
     if (step.kind == StepKind::record) rank.recorded.insert(step.index);
-    if (step.kind == StepKind::collective) --absent_[step.instr(plan_).id];
+    if (step.kind == StepKind::collective) --absent_from(rank, step);
     if (step.kind == StepKind::notify) kernels_.tell(step.instr(plan_));
     if (!is_kernel(step)) return;
     kernels_.start(rank.number, rank.blocks(step), rank.kernel(step).progress);
@@ -172,7 +177,7 @@ class Ordering {
 
   // Of a step that is enqueued: with what all ranks have.
   bool has_ended(Rank& rank, const Step& step) {
-    if (step.kind == StepKind::collective) return absent_[step.instr(plan_).id] == 0;
+    if (step.kind == StepKind::collective) return absent_from(rank, step) == 0;
     return !is_kernel(step) || rank.kernel(step).progress.has_ended;
   }
 
@@ -192,8 +197,9 @@ class Ordering {
   // By counter: what the rank's own notifies add that are not enqueued; and those of the kernel
   // that is looked at.
   std::vector<int64_t> own_missing_, by_kernel_;
-  std::map<int32_t, int> absent_;  // by collective: ranks that have not enqueued it
-  size_t num_left_ = 0;            // steps
+  // By collective and the first rank that joins: ranks that have not enqueued it.
+  std::map<std::pair<int32_t, int>, int> absent_;
+  size_t num_left_ = 0;  // steps
 };
 
 }  // namespace

@@ -70,6 +70,7 @@ void Emitter::collective(int rank, CollectiveKind kind, int32_t id, float attrib
   instr.collective = kind;
   if (!first_collective_) first_collective_ = state_.collectives;
   instr.id = *first_collective_ + id;
+  if (teams_ > 1) instr.team = static_cast<uint16_t>(ranks_);
   if (!form_of(kind).attribute.empty()) instr.set_attribute(attribute);
   state_.collectives = std::max(state_.collectives, instr.id + 1);
   append_of_part(lanes_.nccl_lane(rank), instr);

@@ -150,16 +150,23 @@ std::string fault_in_norm(const Plan& plan, const Instr& instr) {
 }
 
 std::string fault_in_collective(const Plan& plan, const Lane& lane, const Instr& instr) {
-  const size_t ranks = static_cast<size_t>(plan.ranks());
   const size_t reads = instr.num_reads, writes = instr.num_writes;
   if (instr.id < 0) return fmt::format("expected a collective's number, found {}", instr.id);
+  if (instr.team > 0 && (instr.team >= plan.ranks() || plan.ranks() % instr.team != 0)) {
+    return fmt::format(
+        "expected teams of fewer ranks that divide {}, or no team where all join, found team={}",
+        plan.ranks(), instr.team);
+  }
+  const Plan::Joined joined = plan.joined_by(instr, lane.rank);
+  const auto ranks = static_cast<size_t>(joined.count);
+  const auto number = static_cast<size_t>(lane.rank - joined.first);
   // Where this rank's own part stands among the grouped operands.
   const CollectiveForm& form = form_of(instr.collective);
   const size_t moved_reads = reads - std::min<size_t>(reads, form.own_reads);
   const size_t moved_writes = writes - std::min<size_t>(writes, form.own_writes);
   const size_t parts = form.parts(reads, ranks);
-  const size_t own_read = form.groups_reads ? lane.rank * parts : 0;
-  const size_t own_write = form.groups_writes ? lane.rank * parts : 0;
+  const size_t own_read = form.groups_reads ? number * parts : 0;
+  const size_t own_write = form.groups_writes ? number * parts : 0;
   if (parts == 0 || moved_reads != parts * (form.groups_reads ? ranks : 1) ||
       moved_writes != parts * (form.groups_writes ? ranks : 1) ||
       (instr.collective == CollectiveKind::all_reduce_norm && parts != 1)) {

@@ -72,6 +72,10 @@ Instr Parser::instr(const Lane& lane) {
     case OpForm::collective:
       instr.collective = one_of<CollectiveKind>("a collective", kCollectives);
       instr.id = number_after_blanks(0, kMaxInt32, "the collective's number");
+      in_.skip_blanks();
+      if (int64_t team = 0; option("team", plan_.ranks(), team, 1)) {
+        instr.team = static_cast<uint16_t>(team);
+      }
       attribute(form_of(instr.collective).attribute, instr);
       operands(lane, instr);
       break;

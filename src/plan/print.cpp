@@ -54,6 +54,7 @@ class Printer {
         return;
       case OpForm::collective:
         text(" ").text(to_string(instr.collective)).text(" ").number(instr.id);
+        if (instr.team > 0) text(" team=").number(instr.team);
         attribute(form_of(instr.collective).attribute, instr);
         break;
       case OpForm::task_kind:

@@ -6,22 +6,23 @@ namespace {
 void make_call(const fabric::Communicators& nccl, int rank, const cuda::Stream& stream,
                const cuda::NcclCall& call) {
   using Kind = cuda::NcclCall::Kind;
-  const auto& [kind, dtype, root, from, to, count] = call;
+  const auto& [kind, dtype, root, from, to, count, team] = call;
+  const fabric::Communicators::Caller caller(rank, team);
   switch (kind) {
     case Kind::all_gather:
-      return nccl.all_gather(rank, stream, from, to, count, dtype);
+      return nccl.all_gather(caller, stream, from, to, count, dtype);
     case Kind::reduce_scatter:
-      return nccl.reduce_scatter(rank, stream, from, to, count, dtype);
+      return nccl.reduce_scatter(caller, stream, from, to, count, dtype);
     case Kind::all_reduce:
-      return nccl.all_reduce(rank, stream, from, to, count, dtype);
+      return nccl.all_reduce(caller, stream, from, to, count, dtype);
     case Kind::broadcast:
-      return nccl.broadcast(rank, stream, from, to, count, dtype, root);
+      return nccl.broadcast(caller, stream, from, to, count, dtype, root);
     case Kind::reduce:
-      return nccl.reduce(rank, stream, from, to, count, dtype, root);
+      return nccl.reduce(caller, stream, from, to, count, dtype, root);
     case Kind::send:
-      return nccl.send(rank, stream, from, count, dtype, root);
+      return nccl.send(caller, stream, from, count, dtype, root);
     case Kind::receive:
-      return nccl.receive(rank, stream, to, count, dtype, root);
+      return nccl.receive(caller, stream, to, count, dtype, root);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 
 #include "gpu/beside_captures.h"
 #include "launch/library_products.h"
@@ -49,6 +50,17 @@ std::vector<std::string> names_of_products(const Operator& op) {
 bool has_collectives(const Plan& plan) {
   return std::any_of(plan.lanes.begin(), plan.lanes.end(),
                      [](const Lane& lane) { return lane.kind == LaneKind::nccl; });
+}
+
+// How many ranks those have that NCCL connects for the plan, beside all.
+std::set<int> teams_of_collectives(const Plan& plan) {
+  std::set<int> teams;
+  for (const Lane& lane : plan.lanes) {
+    for (const Instr& instr : lane.instrs) {
+      if (instr.op == Opcode::collective && instr.team > 0) teams.insert(instr.team);
+    }
+  }
+  return teams;
 }
 
 }  // namespace
@@ -114,6 +126,9 @@ void PlanRunner::make_collectives() {
   const cuda::Device& device = fabric_.device(fabric_.first_rank());
   nccl_ = &fabric_.communicators(plan_.library_gemms ? 0 : sms_left(plan_, device));
   if (!nccl_->renew(fabric_.group())) throw SystemError(fabric::kStillHeld);
+  for (const int team : teams_of_collectives(plan_)) {
+    nccl_->connect_teams(team, fabric_.group());
+  }
   nccl_generation_ = nccl_->generation();
 }
 

@@ -17,7 +17,9 @@ class HeldUp {
     // A collective that one rank has not joined holds up all others there.
     const auto& instrs = plan.lanes[stuck.lane].instrs;
     for (size_t i = stuck.position; i < instrs.size(); ++i) {
-      if (instrs[i].op == Opcode::collective) hold_collective(instrs[i].id);
+      if (instrs[i].op == Opcode::collective) {
+        hold_collective(instrs[i].id, plan.joined_by(instrs[i], plan.lanes[stuck.lane].rank));
+      }
       if (instrs[i].op == Opcode::boundary) hold_boundary(plan.lanes[stuck.lane], instrs[i].id);
     }
   }
@@ -47,9 +49,9 @@ class HeldUp {
       }
     }
   }
-  void hold_collective(int32_t id) {
-    hold_where([&](const Lane&, const Instr& instr) {
-      return instr.op == Opcode::collective && instr.id == id;
+  void hold_collective(int32_t id, const Plan::Joined& joined) {
+    hold_where([&](const Lane& lane, const Instr& instr) {
+      return instr.op == Opcode::collective && instr.id == id && joined.has(lane.rank);
     });
   }
   void hold_boundary(const Lane& of, int32_t id) {

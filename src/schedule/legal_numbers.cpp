@@ -92,12 +92,6 @@ namespace {
 // What is lowered for one team holds for each: it takes its own ranks for the first of a node.
 void check_teams(Case& c) {
   if (c.op.teams == 1 || c.op.ranks == 1) return;
-  if (c.schedule.mover == Mover::nccl) {
-    c.refuse(
-        "mover=nccl: collectives are of all ranks, and these are teams of {}: take another "
-        "mover",
-        c.op.ranks);
-  }
   const int per_node = c.machine.ranks_per_node;
   if (per_node > 0 && per_node % c.op.ranks != 0 && c.op.ranks % per_node != 0) {
     c.refuse("teams of {} ranks on nodes of {}: take teams that are parts of nodes, or whole nodes",

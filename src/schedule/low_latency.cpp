@@ -7,6 +7,9 @@ namespace stretto {
 std::string why_no_low_latency(const Segment& op, const Machine& machine, RowCount rows) {
   if (!problems(op).empty()) return "";  // said elsewhere
   if (op.exchanges()) return "none of them is an all-to-all";
+  if (op.teams > 1 && op.ranks > 1) {
+    return fmt::format("they are of all ranks, and these of teams of {}", op.ranks);
+  }
   if (machine.ranks_per_node > 0 && op.ranks > machine.ranks_per_node) {
     return "across nodes ranks do not reach each other's memory";
   }

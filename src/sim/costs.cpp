@@ -70,7 +70,6 @@ Costs::Costs(const Plan& plan, const Machine& machine)
       machine_(machine),
       mover_kernels_(plan),
       chosen_(plan),
-      nodes_(machine.node_of(plan.ranks() - 1) + 1),
       link_rate_(machine.link_gb_per_s),
       library_us_(plan),
       follows_(plan),
@@ -84,7 +83,6 @@ Costs::Costs(const Plan& plan, const Machine& machine)
   if (plan.ranks() == 2) {
     link_rate_ = std::max({link_rate_, all_copies_rate_, best_rate(machine.push_by_blocks)});
   }
-  find_nccl_start();
   // What a stream pays to await a copy engine is about a launch.
   starts_itself_ = plan.any_library() &&
                    std::none_of(plan.lanes.begin(), plan.lanes.end(), [](const Lane& lane) {

@@ -65,10 +65,10 @@ class Costs {
   double bytes_sent(const Instr& instr, int rank) const;  // to other ranks
   // Share of a warp's accesses that rows of the task's result fill.
   double row_fill(const Instr& instr) const;
-  // From when all ranks are at a collective until it moves their bytes.
-  double collective_launch_us() const;
+  // From when all who join a collective are at it until it moves their bytes.
+  double collective_launch_us(const Plan::Joined& joined) const;
   // Time in which NCCL, or the device language's kernels, then move them.
-  double collective_us(const Instr& instr) const;
+  double collective_us(const Instr& instr, const Plan::Joined& joined) const;
 
   // GB/s of one of `blocks` blocks that push at once on a GPU; `peers` that the task writes to.
   double push_rate(int blocks, size_t peers) const;
@@ -121,7 +121,6 @@ class Costs {
   double mma_us(const Instr& instr) const;    // of a gemm whose clock nothing holds down
   double stages_us(const Instr& gemm) const;  // that its stages of K take at least
   bool is_one_kernel() const;
-  void find_nccl_start();
   void find_mma_cols();
   void find_parts();
   void share_inputs();
@@ -133,11 +132,9 @@ class Costs {
   const Machine& machine_;
   const MoverKernels mover_kernels_;
   const ChosenExperts chosen_;
-  int nodes_ = 1;               // that the plan's ranks lie on
   bool is_one_kernel_ = false;  // every rank's run
   int64_t mma_cols_ = 1;        // multiples of columns that tiles are padded to
   double link_rate_ = 0;
-  double nccl_few_bytes_us_ = 0, nccl_protocol_us_ = 0;  // NCCL's start, and more for many bytes
   bool starts_itself_ = false;  // a library's product behind a boundary, in the time it takes
   std::vector<bool> next_is_library_;  // by boundaries: the kernel behind, where some are
   double all_copies_rate_ = 0;

@@ -25,14 +25,10 @@ NcclStart nccl_start(int ranks) {
 
 }  // namespace
 
-void Costs::find_nccl_start() {
-  const NcclStart nccl = nccl_start(plan_.ranks());
-  nccl_few_bytes_us_ = nccl.few_bytes * machine_.nccl_launch_us;
-  nccl_protocol_us_ = (nccl.many_bytes - nccl.few_bytes) * machine_.nccl_launch_us;
-}
-
-double Costs::collective_launch_us() const {
-  if (!plan_.low_latency_collectives) return nccl_few_bytes_us_;
+double Costs::collective_launch_us(const Plan::Joined& joined) const {
+  if (!plan_.low_latency_collectives) {
+    return nccl_start(joined.count).few_bytes * machine_.nccl_launch_us;
+  }
   return machine_.chained_launch_us + machine_.signal_us;  // the data is its own signal
 }
 
@@ -44,11 +40,11 @@ double Costs::best_link_rate(double bytes) const {
   return best;
 }
 
-double Costs::collective_us(const Instr& instr) const {
+double Costs::collective_us(const Instr& instr, const Plan::Joined& joined) const {
   double read = 0, written = 0;
   for (const Region& region : plan_.reads(instr)) read += region_bytes(region);
   for (const Region& region : plan_.writes(instr)) written += region_bytes(region);
-  const double share = static_cast<double>(plan_.ranks() - 1) / plan_.ranks();
+  const double share = static_cast<double>(joined.count - 1) / joined.count;
   double bytes = 0;  // out of one GPU
   switch (instr.collective) {
     case CollectiveKind::all_gather:
@@ -72,15 +68,18 @@ double Costs::collective_us(const Instr& instr) const {
     if (!form_of(instr.collective).adds || form_of(instr.collective).groups_reads) {
       return two_hops - machine_.signal_us;
     }
-    return std::min(two_hops, move_us(read * (plan_.ranks() - 1), machine_.link_gb_per_s));
+    return std::min(two_hops, move_us(read * (joined.count - 1), machine_.link_gb_per_s));
   }
   double rate = machine_.nccl_by_bytes.at(bytes);
-  const double protocol_us =
-      nccl_protocol_us_ * std::clamp(std::log2(bytes / kNcclFewBytes), 0.0, 1.0);
-  if (nodes_ == 1) return protocol_us + move_us(bytes, rate);
+  const NcclStart start = nccl_start(joined.count);
+  const double protocol_us = (start.many_bytes - start.few_bytes) * machine_.nccl_launch_us *
+                             std::clamp(std::log2(bytes / kNcclFewBytes), 0.0, 1.0);
+  const int nodes =
+      machine_.node_of(joined.first + joined.count - 1) - machine_.node_of(joined.first) + 1;
+  if (nodes == 1) return protocol_us + move_us(bytes, rate);
   // Rings cross from node to node on every GPU's network port at once, and one hop more a node.
   rate = std::min(rate, machine_.network_gb_per_s * machine_.ranks_per_node);
-  return protocol_us + move_us(bytes, rate) + machine_.network_latency_us * (nodes_ - 1);
+  return protocol_us + move_us(bytes, rate) + machine_.network_latency_us * (nodes - 1);
 }
 
 }  // namespace stretto::sim

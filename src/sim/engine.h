@@ -93,6 +93,12 @@ class Engine {
 
   const Instr& instr(uint32_t lane) const { return plan_.lanes[lane].instrs[lanes_[lane].pos]; }
   int rank_of(uint32_t lane) const { return plan_.lanes[lane].rank; }
+  // Of the collective that the lane has come to: who joins it there, and its id and their first.
+  Plan::Joined joined_by(uint32_t lane) const {
+    return plan_.joined_by(instr(lane), rank_of(lane));
+  }
+  using Meeting = std::pair<int32_t, int>;
+  Meeting meeting_of(uint32_t lane) const { return {instr(lane).id, joined_by(lane).first}; }
   InstrRef here(uint32_t lane) const { return {lane, lanes_[lane].pos}; }
   uint32_t signal_id(int rank, SignalRef signal) const {
     return static_cast<uint32_t>(rank) * signals_per_rank_ + signal_base_[signal.array] +
@@ -174,7 +180,7 @@ class Engine {
     std::map<uint32_t, Join> mover_kernels;  // by number
   };
   std::vector<RankState> ranks_;
-  std::map<int32_t, Join> collectives_;
+  std::map<Meeting, Join> collectives_;
   std::vector<uint32_t> last_compute_task_;  // by lane: position of its last task
 
   std::vector<Span> spans_;

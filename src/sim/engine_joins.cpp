@@ -86,9 +86,9 @@ void Engine::join_collective(uint32_t lane) {
   RankState& rank = ranks_[static_cast<size_t>(rank_of(lane))];
   rank.nccl_running = true;  // its blocks spin on their SMs until the others come
   update_speed(rank_of(lane));
-  Join& join = collectives_[instr(lane).id];
+  Join& join = collectives_[meeting_of(lane)];
   join.lanes.push_back(lane);
-  if (join.lanes.size() < ranks_.size()) return;
+  if (join.lanes.size() < static_cast<size_t>(joined_by(lane).count)) return;
   for (uint32_t other : join.lanes) {
     LaneState& joined = lanes_[other];
     joined.waiting_us += now_ - joined.since;
@@ -96,14 +96,15 @@ void Engine::join_collective(uint32_t lane) {
     joined.stage = Stage::task;
     joined.node = state.node;  // the last to come let all start
   }
-  events_.push(now_ + costs_.collective_launch_us(), EventKind::collective_move, lane);
+  events_.push(now_ + costs_.collective_launch_us(joined_by(lane)), EventKind::collective_move,
+               lane);
 }
 
 void Engine::collective_moves(uint32_t last_lane) {
   double longest = 0;
-  const Join& join = collectives_[instr(last_lane).id];
+  const Join& join = collectives_[meeting_of(last_lane)];
   for (uint32_t lane : join.lanes) {
-    longest = std::max(longest, costs_.collective_us(instr(lane)));
+    longest = std::max(longest, costs_.collective_us(instr(lane), joined_by(lane)));
   }
   for (uint32_t lane : join.lanes) {
     ranks_[static_cast<size_t>(rank_of(lane))].nccl_moving = true;
@@ -114,9 +115,9 @@ void Engine::collective_moves(uint32_t last_lane) {
 }
 
 void Engine::collective_ends(uint32_t last_lane) {
-  const int32_t id = instr(last_lane).id;
-  const std::vector<uint32_t> ended = std::move(collectives_[id].lanes);
-  collectives_.erase(id);
+  const Meeting meeting = meeting_of(last_lane);
+  const std::vector<uint32_t> ended = std::move(collectives_[meeting].lanes);
+  collectives_.erase(meeting);
   for (uint32_t lane : ended) {
     RankState& rank = ranks_[static_cast<size_t>(rank_of(lane))];
     rank.nccl_running = rank.nccl_moving = false;

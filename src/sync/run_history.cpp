@@ -1,6 +1,7 @@
 #include "sync/run_history.h"
 
 #include <deque>
+#include <map>
 #include <utility>
 
 #include "stretto/error.h"
@@ -21,8 +22,8 @@ std::vector<uint16_t> ranks_of_lanes(const Draft& draft,
   return ranks;
 }
 
-// Lanes that meet: the compute lanes of a rank at a boundary, the nccl lanes of all ranks at a
-// collective.
+// Lanes that meet: the compute lanes of a rank at a boundary, the nccl lanes of the ranks that a
+// collective joins there.
 struct Meeting {
   std::vector<uint32_t> lanes;
   size_t arrived = 0;
@@ -52,14 +53,13 @@ void RunHistory::run(const std::function<std::span<const uint32_t>(uint32_t)>& n
   // Blocked lanes, as a list for each instruction that they need.
   std::vector<uint32_t> first_waiter(draft_.program.size(), kNone);
   std::vector<uint32_t> next_waiter(lanes.size(), kNone);
-  Meeting collective;
+  std::map<std::pair<int, int>, Meeting> collective;  // by the first rank and how many
   std::vector<Meeting> boundary(static_cast<size_t>(draft_.plan.ranks()));
   std::deque<uint32_t> ready;
   size_t ended = 0;
   const int ranks = alike_ ? 1 : draft_.plan.ranks();  // that execute
   for (uint32_t lane = 0; lane < lanes.size(); ++lane) {
     if (lanes[lane].rank >= ranks) continue;
-    if (lanes[lane].kind == LaneKind::nccl) collective.lanes.push_back(lane);
     if (lanes[lane].kind == LaneKind::compute) boundary[lanes[lane].rank].lanes.push_back(lane);
     ready.push_back(lane);
   }
@@ -80,6 +80,19 @@ void RunHistory::run(const std::function<std::span<const uint32_t>(uint32_t)>& n
       end(at);
       ready.push_back(lane);
     }
+  };
+  std::vector<uint32_t> nccl_lanes;
+  for (uint32_t lane = 0; lane < lanes.size(); ++lane) {
+    if (lanes[lane].kind == LaneKind::nccl && lanes[lane].rank < ranks) nccl_lanes.push_back(lane);
+  }
+  const auto meeting_of = [&](uint32_t lane, const Instr& instr) -> Meeting& {
+    if (instr.op == Opcode::boundary) return boundary[lanes[lane].rank];
+    const Plan::Joined joined = draft_.plan.joined_by(instr, lanes[lane].rank);
+    const auto [found, is_new] = collective.try_emplace({joined.first, joined.count});
+    for (const uint32_t other : nccl_lanes) {
+      if (is_new && joined.has(lanes[other].rank)) found->second.lanes.push_back(other);
+    }
+    return found->second;
   };
   std::vector<uint32_t> news;
   auto append = [&](uint32_t lane, uint32_t at, std::span<const Event> known) {
@@ -102,10 +115,10 @@ void RunHistory::run(const std::function<std::span<const uint32_t>(uint32_t)>& n
       }
       if (blocked) break;
       const std::span<const Event> known = causes(at);
-      const Opcode op = lanes[lane].instrs[next[lane]].op;
-      if (op == Opcode::boundary || op == Opcode::collective) {
+      const Instr& instr = lanes[lane].instrs[next[lane]];
+      if (instr.op == Opcode::boundary || instr.op == Opcode::collective) {
         if (!known.empty()) append(lane, at, known);
-        meet(op == Opcode::boundary ? boundary[lanes[lane].rank] : collective);
+        meet(meeting_of(lane, instr));
         break;  // meet() makes the lane ready again, with all that met
       }
       events[at] = append(lane, at, known).seq;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "stretto/derive.h"
 #include "sync/cell_grid.h"
@@ -63,12 +65,13 @@ class TaskOrder {
     return fmt::format("{} instruction {} ({})", describe(lane(i)), refs_[i].pos, what);
   }
 
-  // Lanes that meet: the compute lanes of a rank at its boundaries, all nccl lanes at collectives.
-  // What meets is one node, that of the first lane's.
+  // Lanes that meet: the compute lanes of a rank at its boundaries, nccl lanes at collectives. What
+  // meets is one node, that of the first lane's; where teams do, of the first lane's of each.
   void join(Opcode op) {
     const auto ranks = static_cast<size_t>(op == Opcode::boundary ? plan_.ranks() : 1);
-    std::vector<std::vector<uint32_t>> meetings(ranks);  // of the group's first lane
-    std::vector<uint32_t> lanes(ranks, kNone);           // which that is
+    std::vector<std::vector<uint32_t>> meetings(ranks);     // of the group's first lane
+    std::vector<uint32_t> lanes(ranks, kNone);              // which that is
+    std::map<std::pair<uint32_t, int>, uint32_t> of_teams;  // nodes
     const LaneKind kind = op == Opcode::boundary ? LaneKind::compute : LaneKind::nccl;
     for (uint32_t at = 0; at < plan_.lanes.size(); ++at) {
       if (plan_.lanes[at].kind != kind) continue;
@@ -87,15 +90,22 @@ class TaskOrder {
         if (instr(i).op != op) continue;
         if (is_first) {
           meetings[group].push_back(i);
-        } else if (met >= meetings[group].size() || instr(meetings[group][met]).id != instr(i).id) {
+        } else if (met >= meetings[group].size() || !are_one(meetings[group][met], i)) {
           refuse_meeting(lanes[group], at, pos);
         } else {
           node_[i] = meetings[group][met];
+        }
+        if (instr(i).team > 0) {
+          const int team = plan_.joined_by(instr(i), plan_.lanes[at].rank).first;
+          node_[i] = of_teams.try_emplace({meetings[group][met], team}, i).first->second;
         }
         ++met;
       }
       if (met != meetings[group].size()) refuse_meeting(lanes[group], at, 0);
     }
+  }
+  bool are_one(uint32_t one, uint32_t other) const {
+    return instr(one).id == instr(other).id && instr(one).team == instr(other).team;
   }
   [[noreturn]] void refuse_meeting(uint32_t one, uint32_t other, uint32_t pos) const {
     const bool blocks = plan_.lanes[one].kind == LaneKind::compute;

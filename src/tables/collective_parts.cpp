@@ -45,13 +45,13 @@ BufferRows whole_rows(const Plan& plan, const Region& region) {
   return {region.buffer, region.rank, region.row0, region.row1};
 }
 
-CollectiveParts::CollectiveParts(const Plan& plan, const Instr& instr)
-    : plan_(plan), kind_(instr.collective) {
-  for (int rank = 0; rank < plan.ranks(); ++rank) by_rank_.push_back(find(rank, instr.id));
+CollectiveParts::CollectiveParts(const Plan& plan, const Instr& instr, int rank)
+    : plan_(plan), kind_(instr.collective), joined_(plan.joined_by(instr, rank)) {
+  for (int i = 0; i < joined_.count; ++i) by_rank_.push_back(find(joined_.first + i, instr.id));
   const CollectiveForm& form = form_of(kind_);
-  groups_ = form.groups_reads || form.groups_writes ? plan.ranks() : 1;
+  groups_ = form.groups_reads || form.groups_writes ? joined_.count : 1;
   STRETTO_ASSERT(!form.groups_reads || !form.groups_writes, "an all-to-all has no pieces");
-  parts_ = form.parts(instr.num_reads, static_cast<size_t>(plan.ranks()));
+  parts_ = form.parts(instr.num_reads, static_cast<size_t>(joined_.count));
   for (int group = 0; group < groups_; ++group) {
     for (size_t part = 0; part < parts_; ++part) add(group, part);
   }

@@ -17,10 +17,10 @@ struct BufferRows {
 // Where they begin, in a run on instance set `set` (num_sets()).
 DevicePtr address_of(const Plan& plan, const BufferPlaces& places, const BufferRows& rows, int set);
 
-// What one call can move: where it comes from and goes to on every rank. Root and owner hold it
-// once; on other ranks their own operand stands in, unused.
+// What one call can move: where it comes from and goes to on every rank that joins. Root and owner
+// hold it once; on other ranks their own operand stands in, unused.
 struct CollectivePiece {
-  int group = 0;      // the rank whose part it is; of an all-reduce 0
+  int group = 0;      // whose part it is, counted from the first that joins; of an all-reduce 0
   int64_t count = 0;  // elements
   std::vector<BufferRows> from, to;
 };
@@ -31,10 +31,11 @@ BufferRows whole_rows(const Plan& plan, const Region& region);
 
 class CollectiveParts {
  public:
-  // Of the collective of which `instr` is one rank's part, but of no all-to-all. Throws UsageError
+  // Of the collective of which `instr` is that rank's part, but of no all-to-all. Throws UsageError
   // as whole_rows() does.
-  CollectiveParts(const Plan& plan, const Instr& instr);
+  CollectiveParts(const Plan& plan, const Instr& instr, int rank);
 
+  const Plan::Joined& joined() const { return joined_; }
   CollectiveKind kind() const { return kind_; }
   // By group; those that follow each other everywhere are one.
   const std::vector<CollectivePiece>& pieces() const { return pieces_; }
@@ -51,7 +52,8 @@ class CollectiveParts {
 
   const Plan& plan_;
   CollectiveKind kind_;
-  std::vector<Instr> by_rank_;
+  Plan::Joined joined_;
+  std::vector<Instr> by_rank_;  // from the first that joins
   int groups_ = 1;
   size_t parts_ = 0;
   std::vector<CollectivePiece> pieces_;

@@ -8,9 +8,9 @@ namespace stretto::cuda {
 namespace {
 
 // A call for each region: what a sender has side by side a receiver may have apart.
-std::vector<NcclCall> calls_of_exchange(const Plan& plan, const Instr& instr,
+std::vector<NcclCall> calls_of_exchange(const Plan& plan, int rank, const Instr& instr,
                                         const BufferPlaces& places, int set) {
-  const auto ranks = static_cast<size_t>(plan.ranks());
+  const auto ranks = static_cast<size_t>(plan.joined_by(instr, rank).count);
   const size_t each = form_of(instr.collective).parts(instr.num_reads, ranks);
   std::vector<NcclCall> calls;
   const auto add = [&](NcclCall::Kind kind, std::span<const Region> regions, size_t i) {
@@ -21,7 +21,7 @@ std::vector<NcclCall> calls_of_exchange(const Plan& plan, const Instr& instr,
     const DevicePtr address = address_of(plan, places, rows, set);
     const bool sends = kind == NcclCall::Kind::send;
     calls.push_back({kind, buffer.dtype, static_cast<int>(i / each), sends ? address : 0,
-                     sends ? 0 : address, int64_t{region.rows()} * buffer.cols});
+                     sends ? 0 : address, int64_t{region.rows()} * buffer.cols, instr.team});
   };
   for (size_t i = 0; i < ranks * each; ++i) {
     add(NcclCall::Kind::send, plan.reads(instr), i);
@@ -36,17 +36,18 @@ std::vector<NcclCall> nccl_calls(const Plan& plan, uint32_t lane, uint32_t posit
                                  const BufferPlaces& places, int set) {
   const Instr& instr = plan.lanes[lane].instrs[position];
   if (instr.collective == CollectiveKind::all_to_all) {
-    return calls_of_exchange(plan, instr, places, set);
+    return calls_of_exchange(plan, plan.lanes[lane].rank, instr, places, set);
   }
-  const CollectiveParts parts(plan, instr);
+  const CollectiveParts parts(plan, instr, plan.lanes[lane].rank);
   std::vector<NcclCall> calls;
   if (parts.pieces().empty()) return calls;
-  const auto rank = static_cast<size_t>(plan.lanes[lane].rank);
+  const auto rank = static_cast<size_t>(plan.lanes[lane].rank - parts.joined().first);
   const auto address = [&](const BufferRows& rows) { return address_of(plan, places, rows, set); };
   const auto make = [&](NcclCall::Kind kind, const CollectivePiece& piece, const BufferRows& from,
                         const BufferRows& to) {
     const DType dtype = plan.buffers[from.buffer].dtype;
-    calls.push_back({kind, dtype, piece.group, address(from), address(to), piece.count});
+    calls.push_back(
+        {kind, dtype, piece.group, address(from), address(to), piece.count, instr.team});
   };
   const bool gathers = parts.kind() == CollectiveKind::all_gather;
   if (parts.kind() == CollectiveKind::all_reduce_norm) {

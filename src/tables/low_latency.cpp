@@ -91,7 +91,13 @@ std::string why_not(const Plan& plan, const Instr& instr, bool serves) {
   if (instr.collective == CollectiveKind::all_to_all) {
     return "collectives low-latency: none of them is an all-to-all: take collectives=nccl";
   }
-  const CollectiveParts parts(plan, instr);
+  if (instr.team > 0) {
+    return fmt::format(
+        "collectives low-latency: they are of all ranks, and these of teams of {}: take "
+        "collectives=nccl",
+        instr.team);
+  }
+  const CollectiveParts parts(plan, instr, 0);
   if (!parts.are_rows_of_owners()) {
     return "collectives low-latency: the rows of a collective do not follow each other by owner";
   }
@@ -155,12 +161,12 @@ std::string why_no_low_latency(const Plan& plan, bool serves) {
 }
 
 LowLatencyCall low_latency_sizes(const Plan& plan, const Instr& instr) {
-  return sizes_of(plan, CollectiveParts(plan, instr));
+  return sizes_of(plan, CollectiveParts(plan, instr, 0));
 }
 
 LowLatencyCall low_latency_call(const Plan& plan, uint32_t lane, uint32_t position,
                                 const BufferPlaces& places, int set) {
-  const CollectiveParts parts(plan, plan.lanes[lane].instrs[position]);
+  const CollectiveParts parts(plan, plan.lanes[lane].instrs[position], plan.lanes[lane].rank);
   LowLatencyCall call = sizes_of(plan, parts);
   if (call.count == 0) return call;
   const auto rank = static_cast<size_t>(plan.lanes[lane].rank);

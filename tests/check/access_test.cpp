@@ -96,6 +96,30 @@ TEST(Agreement, AllRanksRunTheSameCollectivesInTheSameOrder) {
   expect_only(check_collectives(first, both), DiagnosticKind::mismatched_collective);
 }
 
+TEST(Agreement, AllRanksJoinACollectiveInTeamsOfTheSameSize) {
+  const std::string_view all = "  collective all_reduce 0 x[0:8,0:8] -> y[0:8,0:8]\n";
+  const std::string_view alone = "  collective all_reduce 0 team=1 x[0:8,0:8] -> y[0:8,0:8]\n";
+  expect_clean(check_collectives(alone, alone));
+  expect_only(check_collectives(alone, all), DiagnosticKind::mismatched_collective);
+}
+
+// What one team gathers has nothing to do with what another one does.
+TEST(Agreement, ShapesPairWithinATeam) {
+  const auto gather = [](int rank, std::string_view first, std::string_view second) {
+    return fmt::format(
+        "lane {0} nccl 0\n  collective all_gather 0 team=2 x[{1},0:8] -> big[{2},0:8] "
+        "big[{3},0:8]\n",
+        rank, rank % 2 == 0 ? first : second, first, second == "0:2" ? "8:10" : "8:16");
+  };
+  const auto check_all = [&](std::string_view of_rank_3) {
+    return check_text(4, "buffer x fp32 8x8 input\nbuffer big fp32 16x8 local\n" +
+                             gather(0, "0:8", "0:8") + gather(1, "0:8", "0:8") +
+                             gather(2, "0:4", "0:2") + gather(3, "0:4", of_rank_3));
+  };
+  expect_clean(check_all("0:2"));
+  expect_only(check_all("0:8"), DiagnosticKind::mismatched_collective);
+}
+
 // The residual, the weights and the norm are the rank's own: only terms and sums meet.
 TEST(Agreement, WhatIsNormedHasOneShapeOnAllRanks) {
   const auto check_norms = [](std::string_view first, std::string_view second) {

@@ -101,6 +101,28 @@ TEST(Deadlock, CollectivesAndWaitsCanBlockEachOther) {
   EXPECT_THAT(d.message, HasSubstr("(all_reduce 0) of run 0"));
 }
 
+// Teams go on without each other, so that only ranks 2 and 3 are stuck.
+TEST(Deadlock, CollectivesOfATeamBlockItsRanksOnly) {
+  std::string body =
+      "buffer x fp32 8x8 input\n"
+      "buffer out fp32 8x8 output\n"
+      "signals a 1\n";
+  for (int rank = 0; rank < 4; ++rank) {
+    body += fmt::format("lane {} nccl 0\n", rank);
+    if (rank == 3) body += "  wait a.0 >= 1\n";
+    body += "  collective all_reduce 0 team=2 x[0:8,0:8] -> out[0:8,0:8]\n";
+    // Who tells rank 3: its own team, after what it would start.
+    if (rank == 2) body += "  notify a.0@3 += 1\n";
+  }
+  const Diagnostic d = expect_only(check_text(4, body), DiagnosticKind::deadlock);
+  EXPECT_THAT(d.message, HasSubstr("rank 3"));
+  const size_t at = body.find("  notify");
+  const std::string notify = body.substr(at, body.find('\n', at) + 1 - at);
+  body.erase(at, notify.size());
+  body.insert(body.find("lane 1"), notify);  // rank 0, of the other team, which nothing holds up
+  expect_clean(check_text(4, body));
+}
+
 TEST(Deadlock, AWaitForTheNextRunOfAnotherRankShowsInTheSecondRun) {
   // Run 0 passes freely; in run 1 each waits for a notify that comes after the other's same wait.
   expect_clean(check_text(2,

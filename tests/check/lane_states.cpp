@@ -77,7 +77,9 @@ bool LaneStates::all_have_come(const LaneState& state, size_t lane, int run,
                                const Instr& meeting) const {
   for (size_t l = 0; l < state.size(); ++l) {
     const Lane& other = plan_.lanes[l];
-    if (meeting.op == Opcode::boundary && other.rank != plan_.lanes[lane].rank) continue;
+    const uint16_t own = plan_.lanes[lane].rank;
+    if (meeting.op == Opcode::boundary && other.rank != own) continue;
+    if (meeting.team > 0 && other.rank / meeting.team != own / meeting.team) continue;
     for (size_t pos = 0; pos < other.instrs.size(); ++pos) {
       if (other.instrs[pos].op == meeting.op && other.instrs[pos].id == meeting.id &&
           !begun(state, l, run, pos)) {

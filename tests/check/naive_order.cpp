@@ -58,7 +58,8 @@ void NaiveOrder::connect_meetings(const Plan& plan, int run) {
     for (uint32_t pos = 0; pos < plan.lanes[lane].instrs.size(); ++pos) {
       const Instr& instr = plan.lanes[lane].instrs[pos];
       if (instr.op != Opcode::boundary && instr.op != Opcode::collective) continue;
-      const int rank = instr.op == Opcode::boundary ? plan.lanes[lane].rank : -1;
+      const int own = plan.lanes[lane].rank;
+      const int rank = instr.op == Opcode::boundary ? own : instr.team > 0 ? own / instr.team : -1;
       meetings[{instr.op, instr.id, rank}].push_back(begin({lane, pos}, run));
     }
   }

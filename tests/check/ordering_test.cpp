@@ -190,5 +190,37 @@ TEST(Ordering, CollectivesReleaseWhatTheirLaneDidBefore) {
   expect_only(reads("second"), DiagnosticKind::read_before_write);
 }
 
+// The teams of ranks 0 and 1, and 2 and 3, do not wait for each other.
+TEST(Ordering, CollectivesOfTeamsOrderTheirRanksOnly) {
+  const auto reads_what_rank_0_wrote = [](int reader) {
+    std::string body =
+        "buffer x fp32 8x8 input\n"
+        "buffer sum fp32 8x8 local\n"
+        "buffer slots fp32 8x8 symmetric copies=2\n"
+        "buffer out fp32 8x8 output\n"
+        "signals s 1\n";
+    for (int rank = 0; rank < 4; ++rank) {
+      body += fmt::format("lane {} compute 0\n", rank);
+      if (rank == 0) {
+        body +=
+            fmt::format("  copy x[0:8,0:8] -> slots@{}[0:8,0:8]\n  notify s.0@0 += 1\n", reader);
+      }
+      body += rank != reader ? "  copy x[0:8,0:8] -> out[0:8,0:8]\n"
+                             : "  wait s.0 >= 1\n  copy slots[0:8,0:8] -> out[0:8,0:8]\n";
+      body += fmt::format("lane {} nccl 0\n", rank);
+      if (rank == 0) body += "  wait s.0 >= 1\n";
+      body += "  collective all_reduce 0 team=2 x[0:8,0:8] -> sum[0:8,0:8]\n";
+      if (rank == reader) body += fmt::format("  notify s.0@{} += 1\n", reader);
+    }
+    return check_text(4, body);
+  };
+  expect_clean(reads_what_rank_0_wrote(1));
+  for (const int other : {2, 3}) {
+    const CheckReport report = reads_what_rank_0_wrote(other);
+    ASSERT_FALSE(report.clean());
+    EXPECT_EQ(report.diagnostics[0].kind, DiagnosticKind::read_before_write);
+  }
+}
+
 }  // namespace
 }  // namespace stretto

@@ -100,6 +100,7 @@ class RandomDraft {
 
   void all_reduce(int id) {
     const int row = pick(random_, kPlaces);
+    team_ = pick(random_, 4) == 0 ? 1 : 0;  // each rank by itself
     for (uint32_t lane = 0; lane < draft_.plan.lanes.size(); ++lane) {
       if (draft_.plan.lanes[lane].kind != LaneKind::nccl) continue;
       const Region from = source(draft_.plan.lanes[lane].rank);
@@ -123,6 +124,7 @@ class RandomDraft {
     instr.op = op;
     instr.id = id;
     instr.collective = CollectiveKind::all_reduce;
+    if (op == Opcode::collective) instr.team = team_;
     instr.first_operand = static_cast<uint32_t>(draft_.plan.operands.size());
     instr.num_reads = static_cast<uint16_t>(reads.size());
     instr.num_writes = static_cast<uint16_t>(writes.size());
@@ -138,6 +140,7 @@ class RandomDraft {
 
   Random& random_;
   Draft draft_;
+  uint16_t team_ = 0;  // of the next collective
   std::vector<bool> written_;
 };
 

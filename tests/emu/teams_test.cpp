@@ -126,13 +126,27 @@ Plan small_plan(std::string_view lines, std::string_view preset, int64_t team, i
   OperatorSchedule schedule = schedule_of(find_preset(preset), op, machine);
   for (Schedule& product : schedule.products) {
     product.tile_m = product.tile_n = 16;
-    product.comm_sms = std::min(product.comm_sms, 1);
+    product.comm_sms = std::min(product.comm_sms, product.mover == Mover::nccl ? 2 : 1);
   }
   return lower(op, schedule, machine);
 }
 
 TEST(TeamMutants, LostWaitsAndNotifiesAreReported) {
   expect_every_sync_is_needed(small_plan(kGraphs[0].lines, "slices", 2, 4));
+}
+
+TEST(TeamMutants, LostWaitsOfCollectivesAreReported) {
+  const Plan plan = small_plan(kGraphs[0].lines, "waves", 2, 4);
+  size_t collectives = 0;
+  for (const Lane& lane : plan.lanes) {
+    for (const Instr& instr : lane.instrs) {
+      if (instr.op != Opcode::collective) continue;
+      EXPECT_EQ(instr.team, 2);
+      ++collectives;
+    }
+  }
+  EXPECT_GT(collectives, 0u);
+  expect_every_sync_is_needed(plan);
 }
 
 // Nothing but tasks of a team reads or writes what its ranks have.
@@ -152,20 +166,34 @@ TEST(TeamPlans, MoveNothingBetweenTeams) {
 TEST(TeamPlans, OfOneTeamAreThoseOfAllRanks) {
   const Operator op = op_of(kGraphs[0].lines, 4, 4);
   EXPECT_FALSE(op.has_teams());
-  EXPECT_TRUE(
-      legal(op, schedule_of(find_preset("sequential"), op, small_machine(4)), small_machine(4))
-          .empty());
+  for (const Lane& lane : small_plan(kGraphs[0].lines, "sequential", 4, 4).lanes) {
+    for (const Instr& instr : lane.instrs) EXPECT_EQ(instr.team, 0);
+  }
 }
 
-TEST(TeamPlans, RefuseCollectivesAndPartsOfRows) {
+// Teams that do the same at once take as long as one of them alone.
+TEST(TeamPlans, TakeAsLongAsOneTeam) {
+  for (const char* preset : {"sequential", "two-chunk", "waves", "library"}) {
+    const Plan teams = small_plan(kGraphs[0].lines, preset, 2, 8);
+    const Operator alone = op_of(kGraphs[0].lines, 2, 2, teams.op.rows() / 4);
+    OperatorSchedule schedule = parse_schedules(teams.schedule, alone, small_machine(2));
+    const Plan one = lower(alone, schedule, small_machine(2));
+    EXPECT_DOUBLE_EQ(simulate(teams, small_machine(8)).total_us,
+                     simulate(one, small_machine(2)).total_us)
+        << preset;
+  }
+}
+
+TEST(TeamPlans, RefuseLowLatencyCollectivesAndPartsOfRows) {
   const Operator op = op_of(kGraphs[0].lines, 2, 4);
   const Machine machine = small_machine(4);
-  const auto reasons = legal(op, schedule_of(find_preset("sequential"), op, machine), machine);
-  ASSERT_FALSE(reasons.empty());
-  EXPECT_EQ(reasons[0],
-            "a: mover=nccl: collectives are of all ranks, and these are teams of 2: take another "
-            "mover");
-  OperatorSchedule schedule = schedule_of(find_preset("tiles"), op, machine);
+  EXPECT_TRUE(legal(op, schedule_of(find_preset("low-latency"), op, machine), machine).empty());
+  OperatorSchedule schedule = schedule_of(find_preset("library"), op, machine);
+  schedule.products[0].collectives = CollectivesBy::low_latency;
+  EXPECT_THAT(legal(op, schedule, machine),
+              testing::Contains("a: collectives=low-latency: they are of all ranks, and these of "
+                                "teams of 2: take collectives=nccl"));
+  schedule = schedule_of(find_preset("tiles"), op, machine);
   schedule.split = 2;
   EXPECT_THAT(legal(op, schedule, machine),
               testing::ElementsAre("split=2 of rows that are dealt to teams: take split=1"));

@@ -1,6 +1,8 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "plan/sample.h"
+#include "stretto/error.h"
 
 namespace stretto {
 namespace {
@@ -76,6 +78,55 @@ TEST(TextForm, CommentsBlankLinesAndIndentationAreFree) {
     }
   }
   EXPECT_EQ(print(parse_plan(edited)), kSampleText);
+}
+
+constexpr const char* kInTeams = R"(stretto-plan 2
+operator gemm-ar m=4 n=4 k=8 ranks=4 dtype=bf16
+sms 132
+buffer part bf16 4x4 local
+buffer out bf16 4x4 output
+
+lane 1 nccl 0
+  collective all_reduce 0 team=2 part[0:4,0:4] -> out[0:4,0:4]
+  collective all_gather 1 team=2 part[0:2,0:4] -> out[0:2,0:4] part[0:2,0:4]
+  collective all_reduce 2 part[0:4,0:4] -> out[0:4,0:4]
+
+end
+)";
+
+TEST(TextForm, CollectivesSayTheirTeams) {
+  const Plan plan = parse_plan(kInTeams);
+  EXPECT_EQ(print(plan), kInTeams);
+  const std::vector<Instr>& instrs = plan.lanes[0].instrs;
+  EXPECT_EQ(instrs[1].team, 2);
+  const Plan::Joined joined = plan.joined_by(instrs[1], 3), all = plan.joined_by(instrs[2], 3);
+  EXPECT_EQ(std::pair(joined.first, joined.count), std::pair(2, 2));
+  EXPECT_EQ(std::pair(all.first, all.count), std::pair(0, 4));
+  EXPECT_TRUE(joined.has(2) && !joined.has(1) && !joined.has(4));
+}
+
+TEST(TextForm, TeamsAreSomeOfTheRanksAndDivideThem) {
+  for (const auto& [team, why] :
+       {std::pair{"3",
+                  "expected teams of fewer ranks that divide 4, or no team where all join, "
+                  "found team=3"},
+        {"4",
+         "expected teams of fewer ranks that divide 4, or no team where all join, found "
+         "team=4"},
+        {"5", "found '5"},
+        {"0", "found '0"},
+        {"1",
+         "expected all_gather with 1 ranks to read and write p and ranks*p regions, found 1 "
+         "and 2 regions"}}) {
+    std::string text = kInTeams;
+    text.replace(text.find("1 team=2") + 7, 1, team);
+    try {
+      parse_plan(text);
+      FAIL() << team;
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr(why));
+    }
+  }
 }
 
 TEST(TextForm, AnEmptyScheduleIsLeftOut) {

@@ -97,6 +97,30 @@ lane 1 comm 0
 end
 )";
 
+// What holds up a team's collective holds up that team.
+TEST(StuckWait, ATeamsCollectiveHoldsUpItsRanksOnly) {
+  std::string text =
+      "stretto-plan 1\noperator gemm-ar m=128 n=64 k=128 ranks=4 dtype=bf16\nsms 132\n"
+      "buffer out bf16 128x64 output\nbuffer sums bf16 128x64 local\nsignals ready 2\n";
+  for (int rank = 0; rank < 4; ++rank) {
+    text += fmt::format(
+        "lane {} copy 0\n  wait ready.0 >= 1\n  copy sums[0:128,0:64] -> out[0:128,0:64]\n"
+        "lane {} nccl 0\n{}  collective all_reduce 0 team=2 sums[0:128,0:64] -> sums[0:128,0:64]\n"
+        "  notify ready.0@{} += 1\n",
+        rank, rank, rank == 1 ? "  wait ready.1 >= 1\n" : "", rank);
+  }
+  const Plan plan = parse_plan(text + "end\n");
+  // Rank 1's collective waits for a signal, and the copies of ranks 0 to 3 for their own.
+  const StuckWait cause{1, 3, 0, 1, 0, true, true};
+  const auto said = [&](uint32_t lane, int rank) {
+    return std::string(fault_of(plan, {{rank, lane, 0, 1, 0, true}, cause}, 1'000'000'000).what());
+  };
+  for (const auto& [lane, rank] : {std::pair{0u, 0}, {2u, 1}}) {
+    EXPECT_NE(said(lane, rank).find("rank 1 nccl 0"), std::string::npos) << said(lane, rank);
+  }
+  EXPECT_NE(said(4, 2).find("rank 2 copy 0"), std::string::npos) << said(4, 2);
+}
+
 class FaultOfAKernel : public testing::Test {
  protected:
   // What is said of what a kernel of rank 0 reported, behind the line of the wait.
