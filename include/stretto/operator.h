@@ -201,6 +201,8 @@ struct Operator {
   }
   // Ranks that hold the tensor among them, in every team.
   int team_ranks(const Tensor& of) const { return of.team > 0 ? of.team : ranks; }
+  // Of the team of a rank that holds the tensor: who has all that it has where that is whole.
+  int first_of_team(const Tensor& of, int rank) const { return rank - rank % team_ranks(of); }
   bool has_teams() const;  // smaller than all ranks
   // Of the first size: rows that a run may have fewer of.
   int64_t rows() const { return sizes.front().second; }

@@ -122,6 +122,22 @@ class OnTheCpu(unittest.TestCase):
         self.assertEqual(z[0].rows() + z[1].rows(),
                          [[2 * value for value in row] for row in self.expected()])
 
+    def test_teams_have_rows_of_their_own(self):
+        graph = ("graph teams m n k\nteam tp 2\ninput x [m, k] cols of tp\ninput w [n, k] cols of tp\n"
+                 "y = gemm x w\noutput y rows\n")
+        sizes = {**self.sizes(), "m": 2 * self.M}
+        for rank in range(4):
+            of_rank = stretto.tensors(graph, ranks=4, rank=rank, **sizes)
+            self.assertEqual(of_rank["x"].shape, self.a[0].shape)
+            self.assertEqual(of_rank["w"].shape, self.b[0].shape)
+            self.assertEqual(of_rank["y"].shape, (3, self.N))
+        for schedule in ("tiles", "sequential"):
+            y = [CpuTensor((3, self.N)) for _ in range(4)]
+            stretto.emulate(graph, {"x": self.a + self.a[::-1], "w": self.b + self.b[::-1], "y": y},
+                            dtype="fp32", schedule=schedule, **sizes)
+            for team in (y[:2], y[2:]):  # terms in another order have the same sum
+                self.assertEqual(team[0].rows() + team[1].rows(), self.expected())
+
     def test_a_router_hands_over_what_it_chose(self):
         graph = ("graph router t h e k\ninput x [t, h] rows\ninput wr [e, h] whole\ns = gemm x wr\n"
                  "ids = top_k s k=k\nw = softmax_gate s ids scale=2\noutput ids rows\noutput w rows\n")

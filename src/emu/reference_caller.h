@@ -33,7 +33,7 @@ class ReferenceCaller : public Caller {
   InputData data(int run) const;
   // The first of the rank's team, where each of these has a whole output.
   size_t first_of_team(int tensor, int rank) const {
-    return static_cast<size_t>(rank - rank % plan_.op.team_ranks(plan_.op.tensor(tensor)));
+    return static_cast<size_t>(plan_.op.first_of_team(plan_.op.tensor(tensor), rank));
   }
 
   const EmulateOptions& options_;

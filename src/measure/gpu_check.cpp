@@ -81,10 +81,15 @@ class GpuCheck {
       result_.bad_ids = std::max(result_.bad_ids, bad_ids_ - bad_before);
       last_ = read_outputs();
       for (size_t i = 0; i < last_.size(); ++i) {
-        for (const auto& output : last_[i]) {
-          hashes_.push_back(emu::hash_bytes(output));
-          if (plan_.op.outputs[i].held != Held::whole) continue;
-          result_.reproducible = result_.reproducible && output == last_[i].front();
+        const OperatorOutput& output = plan_.op.outputs[i];
+        const Tensor& tensor = plan_.op.tensor(output.tensor);
+        for (const int rank : ranks_) {
+          const auto& own = of_rank(last_[i], rank);
+          hashes_.push_back(emu::hash_bytes(own));
+          // Of whole teams, or of one rank alone, as processes have them.
+          const int like = std::max(plan_.op.first_of_team(tensor, rank), fabric_.first_rank());
+          if (output.held != Held::whole) continue;
+          result_.reproducible = result_.reproducible && own == of_rank(last_[i], like);
         }
       }
       compare(data, run);
@@ -119,8 +124,14 @@ class GpuCheck {
     const auto& of = plan_.op.outputs;
     if (std::all_of(of.begin(), of.end(),
                     [](const OperatorOutput& one) { return one.held == Held::whole; })) {
-      for (const uint64_t theirs : hashes) {
-        result_.reproducible = result_.reproducible && theirs == hashes.front();
+      for (size_t rank = 0; rank < hashes.size(); ++rank) {
+        int like = 0;  // the first rank that has all outputs in teams with this one
+        for (const OperatorOutput& one : of) {
+          const Tensor& tensor = plan_.op.tensor(one.tensor);
+          like = std::max(like, plan_.op.first_of_team(tensor, static_cast<int>(rank)));
+        }
+        result_.reproducible =
+            result_.reproducible && hashes[rank] == hashes[static_cast<size_t>(like)];
       }
     }
     result_.output_hash = emu::hash_all(hashes);
@@ -170,6 +181,10 @@ class GpuCheck {
     before_runs();
   }
 
+  const std::vector<std::byte>& of_rank(const std::vector<std::vector<std::byte>>& outputs,
+                                        int rank) const {
+    return outputs[static_cast<size_t>(rank - fabric_.first_rank())];
+  }
   const std::string& output_name(size_t i) const {
     return plan_.op.tensor(plan_.op.outputs[i].tensor).name;
   }
@@ -244,9 +259,8 @@ class GpuCheck {
   void compare_rows(const InputData& data, int run, int64_t row0, int64_t row1) {
     const auto expected = reference_->expected(plan_.op, data, roundings_, row0, row1);
     for (const int rank : ranks_) {
-      const auto output = static_cast<size_t>(rank - fabric_.first_rank());
       for (size_t i = 0; i < expected->size(); ++i) {
-        check_.compare(run, rank, i, last_[i][output].data(), (*expected)[i]);
+        check_.compare(run, rank, i, of_rank(last_[i], rank).data(), (*expected)[i]);
       }
     }
   }

@@ -86,6 +86,12 @@ struct Whole {
   DType dtype = DType::fp32;
 };
 
+// The first of the ranks that have what this one has of an input.
+int first_with_it(const Operator& op, const Tensor& of, int rank) {
+  if (of.held == Held::whole) return of.deals_rows ? op.first_of_team(of, rank) : 0;
+  return of.team > 0 && !of.deals_rows ? rank % of.team : rank;  // all teams have all of a weight
+}
+
 class Evaluation {
  public:
   Evaluation(const Operator& op, const cuda::TestData& data, const cuda::Cublas& cublas,
@@ -119,7 +125,8 @@ class Evaluation {
                 tensor.dtype};
     const auto size = static_cast<size_t>(num_bytes(tensor.dtype));
     const size_t pitch = static_cast<size_t>(tensor.cols) * size;
-    for (int rank = 0; rank < (tensor.held == Held::whole ? 1 : op_.ranks); ++rank) {
+    for (int rank = 0; rank < op_.ranks; ++rank) {
+      if (first_with_it(op_, tensor, rank) != rank) continue;
       const Slice slice = slice_of(op_, id, tensor.held, rank);
       if (slice.rows() == 0) continue;
       const DeviceMemory part(bytes_of(slice.rows(), slice.cols(), tensor.dtype));
@@ -208,8 +215,7 @@ void fill_input_slice(const Operator& op, int tensor, int rank, const cuda::Test
   const Slice slice = slice_of(op, tensor, of.held, rank);
   int inputs = 0;
   for (const Tensor& one : op.tensors) inputs += one.stage < 0 ? 1 : 0;
-  // Every rank has the same of what is whole.
-  const int from = of.held == Held::whole ? 0 : rank;
+  const int from = first_with_it(op, of, rank);
   const auto seed = static_cast<uint64_t>(from * inputs + tensor + 1);
   if (const std::optional<int64_t> rows = rows_looked_up(op, tensor)) {
     const auto fill = of.dtype == DType::i64 ? fill_bags<int64_t> : fill_bags<int32_t>;

@@ -18,6 +18,9 @@ ColShards by_tables(const Segment& product) {
   return {product.n, product.ranks, of_table, of_table};
 }
 
+// Who makes its collectives: 0: all ranks.
+int team_of(const Segment& product) { return product.teams > 1 ? product.ranks : 0; }
+
 }  // namespace
 
 LibraryPath::LibraryPath(const BenchTensors& tensors)
@@ -32,6 +35,11 @@ LibraryPath::LibraryPath(const BenchTensors& tensors)
     if (is_routed && segment.product->only_moves() && takes_routing(op_)) {
       sent_.back() = tokens_sent(op_, segment, tensors.input_data());
     }
+    if (tensors.nccl() == nullptr) continue;
+    const int team = segment.is_gather() ? op_.tensor(segment.input).team
+                     : segment.product   ? team_of(*segment.product)
+                                         : 0;
+    if (team > 1) tensors.nccl()->connect_teams(team, tensors.fabric().group());
   }
   tensors.fabric().group().together("preparing the library path's tensors", [&] {
     on_rank_threads(tensors.fabric(), [&](int rank) { prepare(rank); });
@@ -70,7 +78,7 @@ void LibraryPath::prepare(int rank) {
     if (segment.is_gather()) {
       const Tensor& of = op_.tensor(segment.input);
       const int64_t block = RowShards{of.rows, op_.ranks}.block();
-      rows = std::max(rows, block * op_.ranks * of.cols);
+      rows = std::max(rows, block * op_.team_ranks(of) * of.cols);
       own = std::max(own, block * of.cols);
     }
     if (!segment.product) continue;
@@ -114,10 +122,13 @@ cuda::DevicePtr LibraryPath::tensor(int rank, int id, const DeviceMemory& otherw
 void LibraryPath::enqueue(int rank, bool products, bool collectives) const {
   for (size_t i = 0; i < op_.segments.size(); ++i) {
     const OperatorSegment& segment = op_.segments[i];
-    if (collectives && op_.ranks > 1) enqueue_input(rank, i);
+    const int ranks = segment.is_gather() ? op_.team_ranks(op_.tensor(segment.input))
+                      : segment.product   ? segment.product->ranks
+                                          : 1;
+    if (collectives && ranks > 1) enqueue_input(rank, i);
     if (products && segment.product && segment.product->is_routed()) enqueue_experts(rank, i);
     if (products && segment.product) enqueue_products(rank, segment);
-    if (collectives && op_.ranks > 1) enqueue_output(rank, i);
+    if (collectives && ranks > 1) enqueue_output(rank, i);
   }
 }
 
@@ -129,7 +140,7 @@ void LibraryPath::enqueue_input(int rank, size_t number) const {
   if (segment.is_gather()) {
     const Tensor& of = op_.tensor(segment.input);
     const int64_t block = RowShards{of.rows, op_.ranks}.block();
-    tensors_.nccl()->all_gather(rank, stream, from, mine.rows.address(), block * of.cols,
+    tensors_.nccl()->all_gather({rank, of.team}, stream, from, mine.rows.address(), block * of.cols,
                                 op_.dtype);
     return;
   }
@@ -139,29 +150,32 @@ void LibraryPath::enqueue_input(int rank, size_t number) const {
   if (product.kind.in == Edge::dispatch && !sent_[number].empty()) {
     send_chosen(rank, number, mine.made.address(), mine.rows.address(), false);
   } else if (product.gathers() || product.kind.in == Edge::dispatch) {
-    tensors_.nccl()->all_gather(rank, stream, from, mine.rows.address(), block * product.k,
-                                op_.dtype);
+    tensors_.nccl()->all_gather({rank, team_of(product)}, stream, from, mine.rows.address(),
+                                block * product.k, op_.dtype);
   } else if (product.kind.in == Edge::all_to_all) {
-    exchange(rank, from, mine.rows.address(), product.row_shards(), product.shares_of(product.k));
+    exchange(rank, product, from, mine.rows.address(), product.shares_of(product.k));
   }
 }
 
-// `elements(a, b)`: of the part that goes from rank a to rank b.
-void LibraryPath::all_to_all(int rank, cuda::DevicePtr from, cuda::DevicePtr to,
+// `elements(a, b)`: of the part that goes from rank a of a team to rank b.
+void LibraryPath::all_to_all(int rank, const Segment& product, cuda::DevicePtr from,
+                             cuda::DevicePtr to,
                              const std::function<int64_t(int, int)>& elements) const {
   std::vector<int64_t> sent, received;
-  for (int peer = 0; peer < op_.ranks; ++peer) {
-    sent.push_back(elements(rank, peer));
-    received.push_back(elements(peer, rank));
+  const int own = rank % product.ranks;
+  for (int peer = 0; peer < product.ranks; ++peer) {
+    sent.push_back(elements(own, peer));
+    received.push_back(elements(peer, own));
   }
-  tensors_.nccl()->all_to_all(rank, tensors_.stream(rank), from, sent, to, received, op_.dtype);
+  tensors_.nccl()->all_to_all({rank, team_of(product)}, tensors_.stream(rank), from, sent, to,
+                              received, op_.dtype);
 }
 
 // A rank has put those of each other rank together, in as much memory as they take.
 void LibraryPath::send_chosen(int rank, size_t segment, cuda::DevicePtr from, cuda::DevicePtr to,
                               bool back) const {
   const int64_t columns = op_.segments[segment].product->n;
-  all_to_all(rank, from, to, [&](int a, int b) {
+  all_to_all(rank, *op_.segments[segment].product, from, to, [&](int a, int b) {
     const auto source = static_cast<size_t>(back ? b : a),
                target = static_cast<size_t>(back ? a : b);
     return sent_[segment][source][target] * columns;
@@ -169,15 +183,17 @@ void LibraryPath::send_chosen(int rank, size_t segment, cuda::DevicePtr from, cu
 }
 
 // Rows to their owners, of which every rank has columns.
-void LibraryPath::exchange(int rank, cuda::DevicePtr from, cuda::DevicePtr to,
-                           const RowShards& rows, const ColShards& cols) const {
-  all_to_all(rank, from, to, [&](int a, int b) { return rows.size(b) * cols.size(a); });
+void LibraryPath::exchange(int rank, const Segment& product, cuda::DevicePtr from,
+                           cuda::DevicePtr to, const ColShards& cols) const {
+  const RowShards rows = product.row_shards();
+  all_to_all(rank, product, from, to, [&](int a, int b) { return rows.size(b) * cols.size(a); });
 }
 
 // Columns to their owners, of which every rank has rows.
-void LibraryPath::exchange_back(int rank, cuda::DevicePtr from, cuda::DevicePtr to,
-                                const RowShards& rows, const ColShards& cols) const {
-  all_to_all(rank, from, to, [&](int a, int b) { return rows.size(a) * cols.size(b); });
+void LibraryPath::exchange_back(int rank, const Segment& product, cuda::DevicePtr from,
+                                cuda::DevicePtr to, const ColShards& cols) const {
+  const RowShards rows = product.row_shards();
+  all_to_all(rank, product, from, to, [&](int a, int b) { return rows.size(a) * cols.size(b); });
 }
 
 void LibraryPath::enqueue_products(int rank, const OperatorSegment& segment) const {
@@ -185,7 +201,7 @@ void LibraryPath::enqueue_products(int rank, const OperatorSegment& segment) con
   const Segment& product = *segment.product;
   if (!product.is_dense()) return;
   const int64_t k = product.local_k(), n = product.local_n(), m = product.local_m();
-  const bool is_moved = product.kind.in != Edge::none && op_.ranks > 1;
+  const bool is_moved = product.kind.in != Edge::none && product.ranks > 1;
   const cuda::DevicePtr a = is_moved ? mine.rows.address() : tensor(rank, segment.input, mine.rows);
   for (const int weight : segment.weights) {
     tensors_.cublas(rank).multiply({a, m, k, k, op_.dtype},
@@ -231,15 +247,16 @@ void LibraryPath::enqueue_output(int rank, size_t number) const {
   switch (product.kind.out) {
     case Edge::combine:
     case Edge::reduce_scatter:
-      return tensors_.nccl()->reduce_scatter(rank, stream, made, own, block * product.n, op_.dtype);
+      return tensors_.nccl()->reduce_scatter({rank, team_of(product)}, stream, made, own,
+                                             block * product.n, op_.dtype);
     case Edge::all_reduce:
-      return tensors_.nccl()->all_reduce(rank, stream, made, made, product.m * product.n,
-                                         op_.dtype);
+      return tensors_.nccl()->all_reduce({rank, team_of(product)}, stream, made, made,
+                                         product.m * product.n, op_.dtype);
     case Edge::all_to_all:
       if (product.looks_up()) {
-        return exchange(rank, made, own, product.row_shards(), by_tables(product));
+        return exchange(rank, product, made, own, by_tables(product));
       }
-      return exchange_back(rank, made, own, product.row_shards(), product.shares_of(product.n));
+      return exchange_back(rank, product, made, own, product.shares_of(product.n));
     case Edge::none:
     case Edge::gather:
     case Edge::dispatch:

@@ -43,11 +43,11 @@ class LibraryPath {
   // An expert at a time, of as many rows as it has. Only a benchmark knows how many: in a program
   // they lie in the GPU's memory, where cuBLAS takes no sizes from.
   void enqueue_experts(int rank, size_t segment) const;
-  void all_to_all(int rank, cuda::DevicePtr from, cuda::DevicePtr to,
+  void all_to_all(int rank, const Segment& product, cuda::DevicePtr from, cuda::DevicePtr to,
                   const std::function<int64_t(int, int)>& elements) const;
-  void exchange(int rank, cuda::DevicePtr from, cuda::DevicePtr to, const RowShards& rows,
+  void exchange(int rank, const Segment& product, cuda::DevicePtr from, cuda::DevicePtr to,
                 const ColShards& cols) const;
-  void exchange_back(int rank, cuda::DevicePtr from, cuda::DevicePtr to, const RowShards& rows,
+  void exchange_back(int rank, const Segment& product, cuda::DevicePtr from, cuda::DevicePtr to,
                      const ColShards& cols) const;
   // Of rows that are only moved: there, or back.
   void send_chosen(int rank, size_t segment, cuda::DevicePtr from, cuda::DevicePtr to,

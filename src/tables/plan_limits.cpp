@@ -134,11 +134,6 @@ std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bo
   if (plan.op.dtype == DType::fp32) {
     limits.add("the GEMM kernel multiplies bf16 and fp16, not fp32: take dtype=bf16 or fp16");
   }
-  if (plan.op.has_teams()) {
-    limits.add(
-        "GPUs run operators of all ranks, and this one has teams of fewer: check, simulate and "
-        "emulate take it");
-  }
   if (serves && plan.has_tables()) {
     limits.add("tasks that go by tables do all of their rows: take rows=fixed");
   }

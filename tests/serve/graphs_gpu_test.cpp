@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "run/gpu_plans.h"
+#include "run/team_graphs.h"
 #include "serve/graph_tensors.h"
 #include "stretto/context.h"
 
@@ -55,6 +56,30 @@ INSTANTIATE_TEST_SUITE_P(Operators, GraphsOnGpus,
                            for (char& c : name) c = c == '-' ? '_' : c;
                            return name;
                          });
+
+// A rank's tensors are those of its team.
+TEST(GraphsOfTeamsOnGpus, AreRightOnTensorsOfEachCall) {
+  for (const auto& [team, ranks] : {std::pair{2, 4}, {4, 8}}) {
+    if (const std::string why = runtime::why_not_here(ranks); !why.empty()) STRETTO_SKIP(why);
+    Context context(ranks, 2);
+    for (const char* name : {"mlp", "sums", "heads", "two_kinds"}) {
+      const Operator op = runtime::op_of_teams(runtime::team_graph(name), team, ranks);
+      for (const char* schedule : {"auto", "tiles"}) {
+        SCOPED_TRACE(to_string(op) + " " + schedule);
+        Operation operation(context, op, {.schedule = schedule, .rows = RowCount::fixed});
+        const TensorMemory memory(context, operation);
+        for (uint64_t call = 1; call <= 2; ++call) {
+          write_inputs(context, op, memory, {Fill::random, call});
+          for (int rank = 0; rank < ranks; ++rank) {
+            operation.run(rank, context.stream(rank), op.rows(), memory.of(rank));
+          }
+          operation.finish();
+          EXPECT_EQ(wrong_elements(context, op, memory, {Fill::random, call}), 0);
+        }
+      }
+    }
+  }
+}
 
 // The last rank's rows are shorter, so nearer together, for movers too.
 TEST(GraphsOnThreeGpus, TakeRowsOfFewerColumns) {

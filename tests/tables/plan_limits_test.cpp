@@ -114,22 +114,6 @@ TEST(PlanLimits, OtherArchitecturesAreRefusedBeforeTheirKernelsFailToCompile) {
   EXPECT_EQ(why_not_on_arch("sm_80"), "plans run on Hopper GPUs (sm_90a); this one is sm_80");
 }
 
-TEST(PlanLimits, TeamsOfSomeOfTheRanksAreRefused) {
-  const auto graph = parse_graph(
-      "graph own m h\n"
-      "team pairs 2\n"
-      "input x [m, h] cols of pairs\n"
-      "y = silu x\n"
-      "output y cols of pairs\n");
-  const auto limits = [&](int ranks) {
-    const Operator op = make_graph(graph, {{"m", 8}, {"h", 32}}, ranks, DType::bf16);
-    return why_not_on_cuda(lower(op, OperatorSchedule{}, default_machine(ranks)));
-  };
-  EXPECT_THAT(limits(2), IsEmpty());
-  EXPECT_THAT(limits(4), ElementsAre("GPUs run operators of all ranks, and this one has teams of "
-                                     "fewer: check, simulate and emulate take it"));
-}
-
 // The kernel adds 15 sums to a tile at most. Ranks that share GPUs can be more than that in a node.
 TEST(PlanLimits, SumsOfAnyNumberOfRanksAreTaken) {
   for (const int ranks : {16, 17, 24, 64}) {

@@ -1,0 +1,86 @@
+// Graphs whose tensors are dealt to teams of ranks, for GPUs.
+#pragma once
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "stretto/error.h"
+#include "stretto/operator.h"
+
+namespace stretto::runtime {
+
+struct TeamGraph {
+  const char *name, *lines;
+};
+
+inline constexpr TeamGraph kTeamGraphs[] = {
+    {"mlp",
+     "input x [m, h] rows\n"
+     "input wg [f, h] rows of tp\n"
+     "input wu [f, h] rows of tp\n"
+     "input wd [h, f] cols of tp\n"
+     "g = gemm x wg\n"
+     "u = gemm x wu\n"
+     "a = swiglu g u\n"
+     "y = gemm a wd\n"
+     "output y rows\n"},
+    // Whole rows of a team that are added up; and what each rank of a team must have alike.
+    {"sums",
+     "input x [m, f] cols of tp\n"
+     "input w [h, f] cols of tp\n"
+     "input r [m, h] whole of tp\n"
+     "input v [1, h] whole of tp\n"
+     "y = gemm x w\n"
+     "s = add y r\n"
+     "n = norm s v\n"
+     "output n whole of tp\n"},
+    {"heads",
+     "input x [m, f] cols of tp\n"
+     "input w [h, f] whole\n"
+     "y = gemm x w\n"
+     "output y rows\n"},
+    {"two_kinds",
+     "team pairs 2\n"
+     "input x [m, f] cols of tp\n"
+     "input w [h, f] cols of tp\n"
+     "input r [m, h] rows\n"
+     "input q [f, h] rows of pairs\n"
+     "y = gemm x w\n"
+     "s = add y r\n"
+     "z = gemm s q\n"
+     "output z cols of pairs\n"},
+    {"experts",
+     "input c [m, f] cols of tp\n"
+     "input x [m, h] rows\n"
+     "input wo [h, f] cols of tp\n"
+     "input wr [8, h] whole\n"
+     "input wg [8, f, h] experts\n"
+     "input wd [8, h, f] experts\n"
+     "o = gemm c wo\n"
+     "s = add o x\n"
+     "scores = gemm s wr\n"
+     "ids = top_k scores k=2\n"
+     "weights = softmax_gate scores ids\n"
+     "g = grouped s wg ids\n"
+     "b = silu g\n"
+     "d = grouped b wd ids\n"
+     "y = weigh d ids weights\n"
+     "output y rows\n"},
+};
+
+inline const TeamGraph& team_graph(std::string_view name) {
+  const auto found = std::find_if(std::begin(kTeamGraphs), std::end(kTeamGraphs),
+                                  [&](const TeamGraph& one) { return one.name == name; });
+  STRETTO_ASSERT(found != std::end(kTeamGraphs), "a graph of this name");
+  return *found;
+}
+
+inline Operator op_of_teams(const TeamGraph& graph, int64_t team, int ranks) {
+  const auto text = parse_graph("graph own m h f t\nteam tp t\n" + std::string(graph.lines));
+  return make_graph(text, {{"m", 75 * ranks}, {"h", 512}, {"f", 1024}, {"t", team}}, ranks,
+                    DType::bf16);
+}
+
+}  // namespace stretto::runtime
