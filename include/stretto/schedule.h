@@ -68,10 +68,11 @@ namespace stretto {
   X(wave, "wave",                                        \
     "when the rows of all tiles are there that the lanes begin with it: they stay in step")
 
-#define STRETTO_GEMMS(X)                                                \
-  X(tiles, "tiles", "our kernel, tile by tile as the plan's tasks say") \
-  X(library, "library",                                                 \
-    "cuBLAS, for all that a kernel's tasks make up; of experts, a kernel that deals out its tiles")
+#define STRETTO_GEMMS(X)                                                                      \
+  X(tiles, "tiles", "our kernel, tile by tile as the plan's tasks say")                       \
+  X(library, "library",                                                                       \
+    "cuBLAS, for all that a kernel's tasks make up; of experts, a kernel that deals out its " \
+    "tiles")
 
 #define STRETTO_COLLECTIVES_BY(X)   \
   X(nccl, "nccl", "NCCL's kernels") \
@@ -81,33 +82,47 @@ namespace stretto {
   X(load, "load", "tiles pick their rows of tokens while they load them") \
   X(pass, "pass", "movers put rows into the partition's order, where tiles load whole boxes")
 
-#define STRETTO_ENUM(name, text, meaning) name,
-enum class Granularity : uint8_t { STRETTO_GRANULARITIES(STRETTO_ENUM) };
-enum class Order : uint8_t { STRETTO_ORDERS(STRETTO_ENUM) };
-enum class Mover : uint8_t { STRETTO_MOVERS(STRETTO_ENUM) };
-enum class Sync : uint8_t { STRETTO_SYNCS(STRETTO_ENUM) };
-enum class Reduction : uint8_t { STRETTO_REDUCTIONS(STRETTO_ENUM) };
-enum class Reuse : uint8_t { STRETTO_REUSES(STRETTO_ENUM) };
-enum class RowCount : uint8_t { STRETTO_ROW_COUNTS(STRETTO_ENUM) };
-enum class OwnRows : uint8_t { STRETTO_OWN_ROWS(STRETTO_ENUM) };
-enum class Start : uint8_t { STRETTO_STARTS(STRETTO_ENUM) };
-enum class GemmBy : uint8_t { STRETTO_GEMMS(STRETTO_ENUM) };
-enum class CollectivesBy : uint8_t { STRETTO_COLLECTIVES_BY(STRETTO_ENUM) };
-enum class Permute : uint8_t { STRETTO_PERMUTES(STRETTO_ENUM) };
-#undef STRETTO_ENUM
+// Those of them that schedules name: X(type, key, table, what it asks).
+#define STRETTO_CHOICES(X)                                                                    \
+  X(Granularity, "granularity", STRETTO_GRANULARITIES, "what is communicated at once")        \
+  X(Order, "order", STRETTO_ORDERS, "which tiles are computed first")                         \
+  X(Mover, "mover", STRETTO_MOVERS, "who moves the data")                                     \
+  X(Sync, "sync", STRETTO_SYNCS, "how consumers learn of it")                                 \
+  X(Reduction, "reduction", STRETTO_REDUCTIONS, "where partial sums meet")                    \
+  X(Reuse, "reuse", STRETTO_REUSES, "how the next run may overwrite")                         \
+  X(OwnRows, "own", STRETTO_OWN_ROWS, "where a gather's tiles take the rank's own rows from") \
+  X(Start, "start", STRETTO_STARTS, "when a gather's tile begins")                            \
+  X(RowCount, "rows", STRETTO_ROW_COUNTS, "how many rows a run may have")                     \
+  X(GemmBy, "gemm", STRETTO_GEMMS, "who multiplies")                                          \
+  X(CollectivesBy, "collectives", STRETTO_COLLECTIVES_BY, "who makes those of mover nccl")    \
+  X(Permute, "permute", STRETTO_PERMUTES, "who puts tokens that choose experts into their order")
 
-std::string_view to_string(Granularity value);
-std::string_view to_string(Order value);
-std::string_view to_string(Mover value);
-std::string_view to_string(Sync value);
-std::string_view to_string(Reduction value);
-std::string_view to_string(Reuse value);
-std::string_view to_string(RowCount value);
-std::string_view to_string(OwnRows value);
-std::string_view to_string(Start value);
-std::string_view to_string(GemmBy value);
-std::string_view to_string(CollectivesBy value);
-std::string_view to_string(Permute value);
+// Those with numbers for values, and types: X(key, what it means).
+#define STRETTO_PARAMETERS(X)                                                                     \
+  X("partials", "type in which partial sums travel: bf16, fp16, fp32")                            \
+  X("tile", "tile shape, rows x columns: 128x256")                                                \
+  X("swizzle", "row tiles that a column sweep covers before it moves on")                         \
+  X("chunks", "row blocks a shard is cut into (granularity chunk)")                               \
+  X("groups",                                                                                     \
+    "sizes of groups: of waves that travel at once (granularity waves), of chunks that a kernel " \
+    "computes (granularity chunk, sync event)")                                                   \
+  X("comm-sms", "SMs taken from compute for communication blocks and reducers")                   \
+  X("split-k", "ranges of K that a tile is computed in, side by side, then added in fp32")        \
+  X("k-phases", "ranges of K in which rows are gathered; tiles begin when the first is there")    \
+  X("cluster",                                                                                    \
+    "lanes that compute tiles of the same columns side by side: 2 load B once for both "          \
+    "(gathers, mover comm-blocks, granularity tile)")                                             \
+  X("algorithm",                                                                                  \
+    "which of the 8 that cuBLAS may propose for a product, its first 0 (gemm "                    \
+    "library)")
+
+#define STRETTO_ENUM(name, text, meaning) name,
+#define STRETTO_TYPE(type, key, table, asks)         \
+  enum class type : uint8_t { table(STRETTO_ENUM) }; \
+  std::string_view to_string(type value);
+STRETTO_CHOICES(STRETTO_TYPE)
+#undef STRETTO_TYPE
+#undef STRETTO_ENUM
 
 struct Schedule {
   Granularity granularity = Granularity::whole;

@@ -21,43 +21,17 @@ struct Coordinate {
 };
 
 std::vector<Coordinate> coordinates() {
-#define STRETTO_ROW(name, text, meaning) {text, meaning},
-  return {{"granularity", "what is communicated at once", {STRETTO_GRANULARITIES(STRETTO_ROW)}},
-          {"order", "which tiles are computed first", {STRETTO_ORDERS(STRETTO_ROW)}},
-          {"mover", "who moves the data", {STRETTO_MOVERS(STRETTO_ROW)}},
-          {"sync", "how consumers learn of it", {STRETTO_SYNCS(STRETTO_ROW)}},
-          {"reduction", "where partial sums meet", {STRETTO_REDUCTIONS(STRETTO_ROW)}},
-          {"reuse", "how the next run may overwrite", {STRETTO_REUSES(STRETTO_ROW)}},
-          {"own",
-           "where a gather's tiles take the rank's own rows from",
-           {STRETTO_OWN_ROWS(STRETTO_ROW)}},
-          {"start", "when a gather's tile begins", {STRETTO_STARTS(STRETTO_ROW)}},
-          {"rows", "how many rows a run may have", {STRETTO_ROW_COUNTS(STRETTO_ROW)}},
-          {"gemm", "who multiplies", {STRETTO_GEMMS(STRETTO_ROW)}},
-          {"collectives", "who makes those of mover nccl", {STRETTO_COLLECTIVES_BY(STRETTO_ROW)}},
-          {"permute",
-           "who puts tokens that choose experts into their order",
-           {STRETTO_PERMUTES(STRETTO_ROW)}}};
+#define STRETTO_VALUE(name, text, meaning) {text, meaning},
+#define STRETTO_ROW(type, key, table, asks) {key, asks, {table(STRETTO_VALUE)}},
+  return {STRETTO_CHOICES(STRETTO_ROW)};
 #undef STRETTO_ROW
+#undef STRETTO_VALUE
 }
 
 // Parameters have numbers for values; their text form is that of Schedule.
-constexpr Value kParameters[] = {
-    {"partials", "type in which partial sums travel: bf16, fp16, fp32"},
-    {"tile", "tile shape, rows x columns: 128x256"},
-    {"swizzle", "row tiles that a column sweep covers before it moves on"},
-    {"chunks", "row blocks a shard is cut into (granularity chunk)"},
-    {"groups",
-     "sizes of groups: of waves that travel at once (granularity waves), of chunks that a kernel "
-     "computes (granularity chunk, sync event)"},
-    {"comm-sms", "SMs taken from compute for communication blocks and reducers"},
-    {"split-k", "ranges of K that a tile is computed in, side by side, then added in fp32"},
-    {"k-phases", "ranges of K in which rows are gathered; tiles begin when the first is there"},
-    {"cluster",
-     "lanes that compute tiles of the same columns side by side: 2 load B once for both (gathers, "
-     "mover comm-blocks, granularity tile)"},
-    {"algorithm",
-     "which of the 8 that cuBLAS may propose for a product, its first 0 (gemm library)"}};
+#define STRETTO_ROW(key, meaning) {key, meaning},
+constexpr Value kParameters[] = {STRETTO_PARAMETERS(STRETTO_ROW)};
+#undef STRETTO_ROW
 
 constexpr size_t kLabelWidth = 20;
 

@@ -12,26 +12,12 @@ namespace stretto {
 template <typename Enum>
 std::span<const std::string_view> names_of();
 
-template <>
-std::span<const std::string_view> names_of<Granularity>();
-template <>
-std::span<const std::string_view> names_of<Order>();
-template <>
-std::span<const std::string_view> names_of<Mover>();
-template <>
-std::span<const std::string_view> names_of<Sync>();
-template <>
-std::span<const std::string_view> names_of<Reduction>();
-template <>
-std::span<const std::string_view> names_of<Reuse>();
-template <>
-std::span<const std::string_view> names_of<RowCount>();
-template <>
-std::span<const std::string_view> names_of<GemmBy>();
-template <>
-std::span<const std::string_view> names_of<CollectivesBy>();
-template <>
-std::span<const std::string_view> names_of<DType>();
+#define STRETTO_NAMES(type, ...) \
+  template <>                    \
+  std::span<const std::string_view> names_of<type>();
+STRETTO_CHOICES(STRETTO_NAMES)
+STRETTO_NAMES(DType)
+#undef STRETTO_NAMES
 
 template <typename Enum>
 std::optional<Enum> value_of(std::string_view text) {

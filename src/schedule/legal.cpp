@@ -24,19 +24,10 @@ std::vector<std::string> legal(const Segment& op, const Schedule& schedule,
     check_routed(c);
     return std::move(c.reasons);
   }
-  check_phases(c);
-  check_own_rows(c);
-  check_start(c);
+  check_gathers(c);
   check_cluster(c);
-  check_mover(c);
-  check_sync(c);
-  check_order(c);
-  check_reduction(c);
-  check_rows(c);
-  check_pair(c);
-  check_gemm(c);
-  check_algorithm(c);
-  check_collectives(c);
+  check_moves(c);
+  check_libraries(c);
   check_size(c);
   return std::move(c.reasons);
 }

@@ -67,4 +67,10 @@ void check_collectives(Case& c) {
   }
 }
 
+void check_libraries(Case& c) {
+  check_gemm(c);
+  check_algorithm(c);
+  check_collectives(c);
+}
+
 }  // namespace stretto

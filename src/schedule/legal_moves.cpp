@@ -26,8 +26,6 @@ void require_pushed_rows(Case& c, const OfPushedRows& of) {
   }
 }
 
-}  // namespace
-
 // Phases of K are what movers push of rows, so that tiles need not wait for the whole of them.
 void check_phases(Case& c) {
   if (c.schedule.k_phases <= 1) return;
@@ -51,6 +49,16 @@ void check_start(Case& c) {
                        "whose tiles wait for no rows", "bring all rows", "tiles begin by kernels"});
 }
 
+}  // namespace
+
+void check_gathers(Case& c) {
+  check_phases(c);
+  check_own_rows(c);
+  check_start(c);
+}
+
+namespace {
+
 void check_mover(Case& c) {
   const Schedule& s = c.schedule;
   if (c.op.exchanges()) return;  // check_exchange(); on one rank nothing moves
@@ -71,6 +79,8 @@ void check_mover(Case& c) {
   }
 }
 
+}  // namespace
+
 void check_sync(Case& c) {
   const Schedule& s = c.schedule;
   if (s.sync == Sync::event && s.granularity != Granularity::whole &&
@@ -80,6 +90,8 @@ void check_sync(Case& c) {
         s.granularity == Granularity::waves ? "group" : to_string(s.granularity));
   }
 }
+
+namespace {
 
 void check_order(Case& c) {
   const Schedule& s = c.schedule;
@@ -111,6 +123,8 @@ void check_order(Case& c) {
              to_string(s.order));
   }
 }
+
+}  // namespace
 
 void check_reduction(Case& c) {
   const Schedule& s = c.schedule;
@@ -147,6 +161,8 @@ void check_reduction(Case& c) {
   }
 }
 
+namespace {
+
 // A run of fewer rows leaves out what tasks would do to the others. NCCL's collectives and copy
 // engines move whole pieces, which must not reach the caller's tensors. Low-latency collectives
 // leave out what is not there, and what a library multiplies besides stays on its rank.
@@ -177,6 +193,8 @@ void check_rows(Case& c) {
   }
 }
 
+}  // namespace
+
 // The tiles of two weights are computed side by side in one, and joined where they are.
 void check_pair(Case& c) {
   const Schedule& s = c.schedule;
@@ -194,6 +212,15 @@ void check_pair(Case& c) {
         "number of at least {}",
         s.tile_m, s.tile_n, 2 * kMinTile);
   }
+}
+
+void check_moves(Case& c) {
+  check_mover(c);
+  check_sync(c);
+  check_order(c);
+  check_reduction(c);
+  check_rows(c);
+  check_pair(c);
 }
 
 }  // namespace stretto

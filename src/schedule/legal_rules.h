@@ -33,15 +33,12 @@ void check_ranges_of_k(Case& c);
 void check_machine(Case& c);
 void check_size(Case& c);
 
-// legal_moves.cpp
-void check_phases(Case& c);
-void check_own_rows(Case& c);
-void check_start(Case& c);
-void check_mover(Case& c);
+// legal_moves.cpp: of gathers alone, and of all that moves; and those rules of it that also hold
+// where ranks exchange parts.
+void check_gathers(Case& c);
+void check_moves(Case& c);
 void check_sync(Case& c);
-void check_order(Case& c);
 void check_reduction(Case& c);
-void check_rows(Case& c);
 void check_pair(Case& c);
 
 // legal_exchange.cpp: all that there is to say of how products with an all-to-all move and order;
@@ -58,7 +55,8 @@ void check_look_ups(Case& c);
 // legal_cluster.cpp
 void check_cluster(Case& c);
 
-// legal_libraries.cpp
+// legal_libraries.cpp: all of it, and its rules.
+void check_libraries(Case& c);
 void check_gemm(Case& c);
 void check_algorithm(Case& c);
 void check_collectives(Case& c);

@@ -93,8 +93,8 @@ struct Coordinate {
 };
 
 template <typename Enum, Enum Schedule::*kField>
-constexpr Coordinate choice(std::string_view key) {
-  return {key, print_enum<Enum, kField>, read_enum<Enum, kField>};
+constexpr Coordinate choice(std::string_view key, std::string_view absent = {}) {
+  return {key, print_enum<Enum, kField>, read_enum<Enum, kField>, absent};
 }
 template <int Schedule::*kField>
 constexpr Coordinate number(std::string_view key, std::string_view absent = {}) {
@@ -116,16 +116,14 @@ constexpr Coordinate kCoordinates[] = {
     number<&Schedule::comm_sms>("comm-sms"),
     number<&Schedule::split_k>("split-k", "1"),
     number<&Schedule::k_phases>("k-phases", "1"),
-    {"own", print_enum<OwnRows, &Schedule::own>, read_enum<OwnRows, &Schedule::own>, "direct"},
-    {"start", print_enum<Start, &Schedule::start>, read_enum<Start, &Schedule::start>, "tile"},
+    choice<OwnRows, &Schedule::own>("own", "direct"),
+    choice<Start, &Schedule::start>("start", "tile"),
     number<&Schedule::cluster>("cluster", "1"),
-    {"rows", print_enum<RowCount, &Schedule::rows>, read_enum<RowCount, &Schedule::rows>, "fixed"},
-    {"gemm", print_enum<GemmBy, &Schedule::gemm>, read_enum<GemmBy, &Schedule::gemm>, "tiles"},
+    choice<RowCount, &Schedule::rows>("rows", "fixed"),
+    choice<GemmBy, &Schedule::gemm>("gemm", "tiles"),
     number<&Schedule::algorithm>("algorithm", "0"),
-    {"collectives", print_enum<CollectivesBy, &Schedule::collectives>,
-     read_enum<CollectivesBy, &Schedule::collectives>, "nccl"},
-    {"permute", print_enum<Permute, &Schedule::permute>, read_enum<Permute, &Schedule::permute>,
-     "load"},
+    choice<CollectivesBy, &Schedule::collectives>("collectives", "nccl"),
+    choice<Permute, &Schedule::permute>("permute", "load"),
 };
 constexpr size_t kNumCoordinates = std::size(kCoordinates);
 
