@@ -192,24 +192,33 @@ bool is_deterministic(const Schedule& schedule);
 // A split has at most so many parts.
 inline constexpr int kMostParts = 16;
 
+// That of an edge at no product: an output that is gathered.
+struct EdgeSchedule {
+  std::string name;               // of its segment
+  Mover mover = Mover::epilogue;  // that: the lanes that have the rows push them
+  bool operator==(const EdgeSchedule&) const = default;
+};
+
 // The schedules of an operator: one for each of its products, in the order of its segments; and
 // into how many parts its rows are split, one of which communicates while the next one computes.
 struct OperatorSchedule {
   OperatorSchedule() = default;
   OperatorSchedule(const Schedule& one) : products{one} {}  // NOLINT: of an operator of one product
   std::vector<Schedule> products;
-  std::vector<std::string> names = {};  // of their segments; none of an operator of one product
-  int split = 1;                        // parts of the rows
+  std::vector<std::string> names = {};   // of their segments; none of an operator of one product
+  int split = 1;                         // parts of the rows
+  std::vector<EdgeSchedule> edges = {};  // in the order of segments; none that is by epilogue
+  Mover mover_of_edge(std::string_view segment) const;
   const Schedule& first() const { return products.front(); }
   bool operator==(const OperatorSchedule&) const = default;
 };
 // One product has its canonical text, several "up:TEXT/down:TEXT", with "split=2/" before it where
-// there are parts.
+// there are parts, and "/out:mover=copy-engine" behind it where an edge has a mover of its own.
 std::string to_string(const OperatorSchedule& schedule);
 // Words that '/' separates, later ones over earlier ones: "TEXT" is for every product,
-// "SEGMENT:TEXT", once for each, for that one; TEXT as parse_schedule() reads it; "split=2",
-// wherever it stands, is for the operator, and presets then choose for its parts. Throws UsageError
-// naming every bad word at once.
+// "SEGMENT:TEXT", once for each, for that one; TEXT as parse_schedule() reads it, of edges at no
+// product "mover=MOVER"; "split=2", wherever it stands, is for the operator, and presets then
+// choose for its parts. Throws UsageError naming every bad word at once.
 OperatorSchedule parse_schedules(std::string_view text, const Operator& op, const Machine& machine,
                                  std::span<const std::string_view> words = {});
 // All reasons why these cannot serve the operator, each with its segment where there are several.

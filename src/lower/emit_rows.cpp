@@ -128,20 +128,69 @@ class RowStages {
   }
 
   void send() {
+    if (op_.ranks == 1) return send_by_lanes(1);
+    switch (state_.schedule.mover_of_edge(segment_.name)) {
+      case Mover::copy_engine:
+        send_by_copies();
+        return send_by_lanes(op_.ranks);  // its own
+      case Mover::nccl:
+        return send_by_nccl();
+      case Mover::epilogue:
+      case Mover::comm_blocks:
+        return send_by_lanes(1);
+    }
+  }
+
+  // Each block to the ranks from the `next`th behind its own on, and last to its own.
+  void send_by_lanes(int next) {
     for (int rank = 0; rank < op_.ranks; ++rank) {
       for_each_block(rank, [&](uint32_t lane, Rect rows) {
         emit_.read(region_of(rows, buffer_of(segment_.input), rank));
-        write_to_all(rank, rows);
+        write_to_all(rank, rows, next);
         emit_.task(lane, Opcode::copy);
       });
     }
   }
 
-  // Rows of the rank's own, where each caller has all of the segment's result.
-  void write_to_all(int rank, const Rect& rows) {
+  // Rows of a rank, counted from its first, and where they lie in the whole.
+  Rect own_rows(int rank) const {
+    const RowShards shards{worked_on().rows, op_.ranks};
+    return {0, static_cast<int32_t>(shards.size(rank)), 0, static_cast<int32_t>(worked_on().cols)};
+  }
+  Region gathered_rows(int source, int rank) const {
+    const RowShards shards{worked_on().rows, op_.ranks};
+    const uint16_t out = *state_.plan.find_buffer(op_.tensor(segment_.result).name);
+    return region_of(own_rows(source).moved(static_cast<int32_t>(shards.begin(source))), out, rank);
+  }
+
+  // All that a rank has in one copy to each other, the next rank first.
+  void send_by_copies() {
+    for (int rank = 0; rank < op_.ranks; ++rank) {
+      if (own_rows(rank).empty()) continue;
+      for (int i = 1; i < op_.ranks; ++i) {
+        emit_.read(region_of(own_rows(rank), buffer_of(segment_.input), rank));
+        emit_.write(gathered_rows(rank, (rank + i) % op_.ranks));
+        emit_.task(state_.lanes.copy_lane(rank, 0), Opcode::copy);
+      }
+    }
+  }
+
+  void send_by_nccl() {
+    for (int rank = 0; rank < op_.ranks; ++rank) {
+      emit_.read(region_of(own_rows(rank), buffer_of(segment_.input), rank));
+      for (int source = 0; source < op_.ranks; ++source) {
+        emit_.write(gathered_rows(source, rank));
+      }
+      emit_.collective(rank, CollectiveKind::all_gather, 0);
+    }
+  }
+
+  // Rows of the rank's own, where each caller has all of the segment's result; of callers those
+  // from the `next`th behind the rank on.
+  void write_to_all(int rank, const Rect& rows, int next = 1) {
     const std::optional<uint16_t> out = state_.plan.find_buffer(op_.tensor(segment_.result).name);
     const auto first = static_cast<int32_t>(RowShards{worked_on().rows, op_.ranks}.begin(rank));
-    for (int i = 1; i <= op_.ranks; ++i) {
+    for (int i = next; i <= op_.ranks; ++i) {
       emit_.write(region_of(rows.moved(first), *out, (rank + i) % op_.ranks));
     }
   }

@@ -57,6 +57,10 @@ void make_lanes(Draft& draft) {
     all.copy = std::max(all.copy, table.copy);
     all.nccl = std::max(all.nccl, table.nccl);
   }
+  for (const EdgeSchedule& edge : state.schedule.edges) {
+    all.copy = std::max(all.copy, edge.mover == Mover::copy_engine ? 1 : 0);
+    all.nccl = std::max(all.nccl, edge.mover == Mover::nccl ? 1 : 0);
+  }
   if (state.schedule.products.empty()) all.compute = state.machine.sms;
   state.lanes.compute = all.compute;
   state.lanes.comm = all.comm;

@@ -21,7 +21,9 @@ const OperatorSegment* gather_by_stage(const Lowering& state, const PartLowering
   const auto gather = std::find_if(
       op.segments.begin(), op.segments.end(),
       [&](const OperatorSegment& one) { return one.is_gather() && one.input == last.out; });
-  return is_taken || gather == op.segments.end() ? nullptr : &*gather;
+  const bool is_left = is_taken || gather == op.segments.end() ||
+                       state.schedule.mover_of_edge(gather->name) != Mover::epilogue;
+  return is_left ? nullptr : &*gather;
 }
 
 bool is_sent_by_stage(const Lowering& state, const PartLowering& part,

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/text.h"
+#include "schedule/coordinates.h"
 #include "schedule/plan_size.h"
 #include "schedule/row_parts.h"
 #include "stretto/error.h"
@@ -18,6 +19,22 @@ std::vector<const OperatorSegment*> products_of(const Operator& op) {
     if (segment.product) products.push_back(&segment);
   }
   return products;
+}
+
+// Edges that schedules name: those at no product, unless one has their name.
+std::vector<std::string_view> edges_of(const Operator& op) {
+  std::vector<std::string_view> edges;
+  for (const OperatorSegment& segment : op.segments) {
+    const auto has_its_name = [&](const OperatorSegment* product) {
+      return product->name == segment.name;
+    };
+    const std::vector<const OperatorSegment*> products = products_of(op);
+    if (!segment.is_gather() || std::any_of(products.begin(), products.end(), has_its_name)) {
+      continue;
+    }
+    edges.push_back(segment.name);
+  }
+  return edges;
 }
 
 // Products of the same choices take their rows from one partition.
@@ -97,7 +114,29 @@ int read_split(std::string_view text, const Operator& op, std::vector<std::strin
   return split_of_text.value_or(1);
 }
 
+constexpr std::string_view kMoverOfEdge = "mover=";
+
+// "mover=copy-engine"; adds what is wrong with it.
+Mover read_edge(std::string_view name, std::string_view text, std::vector<std::string>& reasons) {
+  if (text.starts_with(kMoverOfEdge)) {
+    const std::string_view value = text.substr(kMoverOfEdge.size());
+    if (const std::optional<Mover> mover = value_of<Mover>(value)) return *mover;
+    reasons.push_back(fmt::format("{}: {}", name, unknown_word("mover", value, names_of<Mover>())));
+  } else {
+    reasons.push_back(fmt::format(
+        "{} is an edge at no product, which has a mover alone: expected {}:{}copy-engine, found {}",
+        name, name, kMoverOfEdge, quote(text)));
+  }
+  return Mover::epilogue;
+}
+
 }  // namespace
+
+Mover OperatorSchedule::mover_of_edge(std::string_view segment) const {
+  const auto found = std::find_if(edges.begin(), edges.end(),
+                                  [&](const EdgeSchedule& edge) { return edge.name == segment; });
+  return found == edges.end() ? Mover::epilogue : found->mover;
+}
 
 std::string to_string(const OperatorSchedule& schedule) {
   std::string text;
@@ -106,6 +145,10 @@ std::string to_string(const OperatorSchedule& schedule) {
     if (i > 0) text += "/";
     if (i < schedule.names.size()) text += schedule.names[i] + ":";
     text += to_string(schedule.products[i]);
+  }
+  for (const EdgeSchedule& edge : schedule.edges) {
+    if (!text.empty() && text.back() != '/') text += "/";
+    text += fmt::format("{}:{}{}", edge.name, kMoverOfEdge, to_string(edge.mover));
   }
   return text;
 }
@@ -121,6 +164,8 @@ OperatorSchedule parse_schedules(std::string_view text, const Operator& op, cons
   for (const OperatorSegment* product : products) names.push_back(product->name);
   std::vector<std::optional<Schedule>> found(products.size());
   std::vector<bool> named(products.size(), false);
+  const std::vector<std::string_view> edges = edges_of(of_part);
+  std::vector<std::optional<Mover>> movers(edges.size());
   for (const std::string_view whole : split(text, '/')) {
     std::string_view part = without_blanks(whole);
     if (part.starts_with(kSplit)) continue;
@@ -129,9 +174,18 @@ OperatorSchedule parse_schedules(std::string_view text, const Operator& op, cons
     std::string prefix;
     if (colon != std::string_view::npos) {
       const std::string_view name = without_blanks(part.substr(0, colon));
+      const auto edge = std::find(edges.begin(), edges.end(), name);
+      if (edge != edges.end()) {
+        std::optional<Mover>& mover = movers[static_cast<size_t>(edge - edges.begin())];
+        if (mover) reasons.push_back(fmt::format("{} is given twice", name));
+        mover = read_edge(name, without_blanks(part.substr(colon + 1)), reasons);
+        continue;
+      }
       const auto at = std::find(names.begin(), names.end(), name);
       if (at == names.end()) {
-        reasons.push_back(unknown_word("segment", name, names));
+        std::vector<std::string_view> known = names;
+        known.insert(known.end(), edges.begin(), edges.end());
+        reasons.push_back(unknown_word("segment", name, known));
         continue;
       }
       first = static_cast<size_t>(at - names.begin());
@@ -163,6 +217,10 @@ OperatorSchedule parse_schedules(std::string_view text, const Operator& op, cons
     }
   }
   if (!reasons.empty()) throw UsageError(join(reasons, "; "));
+  for (size_t i = 0; i < edges.size(); ++i) {
+    if (movers[i].value_or(Mover::epilogue) == Mover::epilogue) continue;
+    schedule.edges.push_back({std::string(edges[i]), *movers[i]});
+  }
   return schedule;
 }
 
@@ -189,6 +247,31 @@ std::string why_no_library(const Operator& op, const OperatorSegment& product) {
       "gemm=library with {} behind the product, which beside experts and look-ups only tiles do: "
       "take gemm=tiles",
       to_string(op.stage(product.stages.back()).kind));
+}
+
+// Of an edge at no product. A kernel that waits for NCCL would have to leave it SMs.
+std::string why_no_edge(const Operator& op, const std::vector<const OperatorSegment*>& products,
+                        const OperatorSchedule& schedule, const EdgeSchedule& edge) {
+  const std::vector<std::string_view> known = edges_of(op);
+  if (std::find(known.begin(), known.end(), edge.name) == known.end()) {
+    return unknown_word("edge", edge.name, known);
+  }
+  if (edge.mover == Mover::comm_blocks) {
+    return "mover=comm-blocks of an edge at no product, beside which there is nothing to compute: "
+           "take mover=epilogue, whose blocks are all";
+  }
+  if (edge.mover != Mover::nccl) return {};
+  for (size_t i = 0; i < schedule.products.size(); ++i) {
+    const Schedule& one = schedule.products[i];
+    const bool is_fast = one.mover == Mover::nccl && one.collectives == CollectivesBy::low_latency;
+    if (one.sync == Sync::event && !is_fast) continue;
+    return fmt::format(
+        "mover=nccl beside {} of {}: take {}, or mover=epilogue or copy-engine",
+        is_fast ? "collectives=low-latency"
+                : fmt::format("sync={}, whose kernels would wait for it", to_string(one.sync)),
+        products[i]->name, is_fast ? "collectives=nccl" : "sync=event for all products");
+  }
+  return {};
 }
 
 // Of an operator whose rows are not split, or of one part of them.
@@ -233,6 +316,11 @@ std::vector<std::string> legal_part(const Operator& op, const OperatorSchedule& 
   }
   if (std::string why = why_no_sm_left(op, products, schedule, machine); !why.empty()) {
     reasons.push_back(std::move(why));
+  }
+  for (const EdgeSchedule& edge : schedule.edges) {
+    if (std::string why = why_no_edge(op, products, schedule, edge); !why.empty()) {
+      reasons.push_back(fmt::format("{}: {}", edge.name, why));
+    }
   }
   return reasons;
 }

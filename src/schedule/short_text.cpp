@@ -52,7 +52,9 @@ std::string short_text(const OperatorSchedule& schedule, const Operator& op,
     if (schedule.products.size() > 1) text += segment.name + ":";
     text += short_text(schedule.products.at(next++), *segment.product, machine);
   }
-  return split + text;
+  OperatorSchedule edges;
+  edges.edges = schedule.edges;
+  return split + text + (schedule.edges.empty() ? "" : "/" + to_string(edges));
 }
 
 }  // namespace stretto

@@ -65,6 +65,60 @@ TEST_P(GraphsOfRanks, AreProvedAndRightUnderEveryPreset) {
 INSTANTIATE_TEST_SUITE_P(Ranks, GraphsOfRanks, testing::Values(1, 2, 3, 4, 8),
                          [](const auto& test) { return std::to_string(test.param); });
 
+TEST_P(GraphsOfRanks, AreProvedAndRightByAnyMoverOfAnEdgeAtNoProduct) {
+  const int ranks = GetParam();
+  if (ranks == 1) return;  // has no edge
+  const Machine machine = small_machine(ranks);
+  size_t served = 0;
+  for (const int64_t rows : {37, 3}) {
+    const Operator op =
+        make_operator("gemm-rs-norm-ag", {{"m", rows}, {"n", 48}, {"k", 72}}, ranks);
+    const auto reference = make_shared_reference();
+    for (const char* products : {"sequential", "decomposed", "tiles", "slices", "split=2/tiles"}) {
+      for (const char* mover : {"copy-engine", "nccl"}) {
+        if (rows < 2 * ranks && std::string_view(products).starts_with("split")) continue;
+        OperatorSchedule schedule =
+            parse_schedules(std::string(products) + "/out:mover=" + mover, op, machine);
+        for (Schedule& product : schedule.products) {
+          product.comm_sms = std::min(product.comm_sms, 2);
+        }
+        if (!legal(op, schedule, machine).empty()) continue;
+        SCOPED_TRACE(to_string(op) + " " + to_string(schedule));
+        const Plan plan = lower(op, schedule, machine);
+        expect_proved(plan);
+        for (const uint64_t seed : {1, 2}) {
+          expect_right(plan, {.seed = seed, .reference = reference});
+        }
+        if (HasFailure()) return;
+        // The lanes that have made the rows send none.
+        for (const Lane& lane : plan.lanes) {
+          for (const Instr& instr : lane.instrs) {
+            if (lane.kind != LaneKind::compute || !instr.is_task()) continue;
+            for (const Region& region : plan.writes(instr)) {
+              EXPECT_FALSE(plan.buffers[region.buffer].name == "out" && region.rank != lane.rank);
+            }
+          }
+        }
+        ++served;
+      }
+    }
+  }
+  EXPECT_GE(served, 9u);
+}
+
+TEST(GraphEdges, LostWaitsAndNotifiesAreReported) {
+  const Operator op = make_operator("gemm-rs-norm-ag", {{"m", 6}, {"n", 32}, {"k", 16}}, 2);
+  const Machine machine = small_machine(2, 3);
+  for (const char* text :
+       {"tiles,tile=16x16/out:mover=copy-engine", "sequential,tile=16x16/out:mover=nccl"}) {
+    OperatorSchedule schedule = parse_schedules(text, op, machine);
+    for (Schedule& product : schedule.products) {
+      product.comm_sms = std::min(product.comm_sms, 1);
+    }
+    expect_every_sync_is_needed(lower(op, schedule, machine));
+  }
+}
+
 // Two gathers whose tiles begin wave by wave, where lanes have uneven numbers of the first one's.
 TEST(GraphWaves, OfOneProductWaitForNothingOfTheNext) {
   const Sizes sizes = {{"m", 40},     {"h", 64},       {"f", 96},

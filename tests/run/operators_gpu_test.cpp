@@ -63,6 +63,11 @@ std::vector<OperatorCase> cases() {
     add("gemm-ar-norm m=2000 n=2048 k=256", "fp16", "tiles,tile=128x128");
     add("gemm-rs-norm m=200 n=512 k=2048", "bf16", "tiles,tile=128x128,split-k=2");
     add("gemm-ar-norm m=200 n=512 k=512", "bf16", "tiles,reduction=one-shot");
+    // An edge at no product, by another mover.
+    for (const char* text : {"tiles/out:mover=copy-engine", "decomposed/out:mover=copy-engine",
+                             "sequential/out:mover=nccl"}) {
+      add("gemm-rs-norm-ag m=203 n=512 k=512", "bf16", text);
+    }
     // Rows of more than a mover's stage.
     add("gemm-ar-norm m=40 n=8192 k=512", "bf16", "tiles");
   }

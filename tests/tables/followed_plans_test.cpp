@@ -85,6 +85,9 @@ std::vector<Case> cases() {
       all.push_back({fmt::format("{} ranks=2 dtype=bf16", op), preset});
     }
   }
+  for (const char* text : {"tiles/out:mover=copy-engine", "sequential/out:mover=nccl"}) {
+    all.push_back({"gemm-rs-norm-ag m=203 n=512 k=512 ranks=2 dtype=bf16", text});
+  }
   return all;
 }
 
