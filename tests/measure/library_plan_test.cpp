@@ -49,5 +49,23 @@ INSTANTIATE_TEST_SUITE_P(
         "moe-tp-router t=512 h=256 f=1024 experts=8 k=2", "dispatch t=512 h=256 experts=8 k=2",
         "combine t=512 h=256 experts=8 k=2", "dispatch-combine t=512 h=256 experts=8 k=2"));
 
+TEST(LibraryPlanOfTeams, MovesWithinThem) {
+  const auto graph = parse_graph(
+      "graph own m h f\nteam tp 4\ninput x [m, h] rows\ninput w [f, h] rows of tp\n"
+      "input v [h, f] cols of tp\na = gemm x w\ny = gemm a v\noutput y rows\n");
+  const Operator op = make_graph(graph, {{"m", 512}, {"h", 256}, {"f", 1024}}, 8, DType::bf16);
+  const LibraryPlan made = library_plan(op, default_machine(8));
+  ASSERT_NE(made.plan, nullptr) << join(made.refused, "; ");
+  size_t joined = 0;
+  for (const Lane& lane : made.plan->lanes) {
+    for (const Instr& instr : lane.instrs) {
+      if (instr.op != Opcode::collective) continue;
+      EXPECT_EQ(instr.team, 4);
+      ++joined;
+    }
+  }
+  EXPECT_EQ(joined, 16u);  // a gather and a reduce-scatter on each rank
+}
+
 }  // namespace
 }  // namespace stretto::runtime
