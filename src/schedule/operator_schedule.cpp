@@ -260,16 +260,16 @@ std::string why_no_edge(const Operator& op, const std::vector<const OperatorSegm
     return "mover=comm-blocks of an edge at no product, beside which there is nothing to compute: "
            "take mover=epilogue, whose blocks are all";
   }
-  if (edge.mover != Mover::nccl) return {};
+  if (edge.mover != Mover::nccl || op.ranks == 1) return {};
   for (size_t i = 0; i < schedule.products.size(); ++i) {
     const Schedule& one = schedule.products[i];
     const bool is_fast = one.mover == Mover::nccl && one.collectives == CollectivesBy::low_latency;
     if (one.sync == Sync::event && !is_fast) continue;
     return fmt::format(
-        "mover=nccl beside {} of {}: take {}, or mover=epilogue or copy-engine",
+        "mover=nccl beside {}'s {}: take {}, or mover=epilogue or copy-engine", products[i]->name,
         is_fast ? "collectives=low-latency"
                 : fmt::format("sync={}, whose kernels would wait for it", to_string(one.sync)),
-        products[i]->name, is_fast ? "collectives=nccl" : "sync=event for all products");
+        is_fast ? "collectives=nccl" : "sync=event for all products");
   }
   return {};
 }
