@@ -10,6 +10,7 @@
 #include "measure/gpu_check.h"
 #include "measure/library_plan.h"
 #include "measure/operator_bench.h"
+#include "tables/plan_limits.h"
 #include "team_graphs.h"
 
 namespace stretto::runtime {
