@@ -90,7 +90,6 @@ lane 1 nccl 0
   collective all_reduce 0 team=2 part[0:4,0:4] -> out[0:4,0:4]
   collective all_gather 1 team=2 part[0:2,0:4] -> out[0:2,0:4] part[0:2,0:4]
   collective all_reduce 2 part[0:4,0:4] -> out[0:4,0:4]
-
 end
 )";
 
