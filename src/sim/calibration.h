@@ -65,6 +65,9 @@ struct PowerPoint {
 };
 constexpr PowerPoint kPower[] = {{60, 1.0}, {150, 0.87}, {1900, 0.86}};
 constexpr PowerPoint kRestedPower[] = {{350, 1.0}, {700, 0.93}, {1300, 0.90}, {1900, 0.86}};
+// That is where collectives take this share of both; of less, they keep as much less more
+// (bench/results/layers_h200_x2.json: operators whose collectives take 0.1 of the time).
+constexpr double kEnoughRest = 0.25;
 
 // Memory takes power too: tiles of a gather that read more than this share of hbm_gb_per_s together
 // take longer, by so much for each share beyond (tuning/h200x8.json, 345 gathers of 1000 rows and

@@ -71,6 +71,7 @@ Costs::Costs(const Plan& plan, const Machine& machine)
       mover_kernels_(plan),
       chosen_(plan),
       link_rate_(machine.link_gb_per_s),
+      slowed_by_reads_(plan),
       library_us_(plan),
       follows_(plan),
       parts_(plan) {
@@ -92,6 +93,7 @@ Costs::Costs(const Plan& plan, const Machine& machine)
   is_one_kernel_ = is_one_kernel();
   find_mma_cols();
   find_parts();
+  find_terms();
   share_inputs();
   feed_power();
   find_products();
@@ -169,7 +171,9 @@ double Costs::gemm_us(const Instr& instr) const {
     other_us += move_us(region_bytes(to), memory_rate(blocks_at_once_[r]));
   }
   const double picked = instr.op == Opcode::gather_gemm ? kPicked : 1;
-  return std::max({picked * mma_us(instr) / power_[r], share * inputs_us_[r], stages_us(instr)}) +
+  const double* const reads = slowed_by_reads_.find(instr);
+  const double slowed = picked * (reads != nullptr ? *reads : 1);
+  return std::max({slowed * mma_us(instr) / power_[r], share * inputs_us_[r], stages_us(instr)}) +
          other_us;
 }
 
@@ -181,7 +185,7 @@ double Costs::follow_us(const Instr& instr) const {
 }
 
 double Costs::slowdown_when_late(const Instr& instr, double late_us) const {
-  if (late_us <= 0 || instr.op != Opcode::gemm || plan_.op.ends_with_terms()) return 1;
+  if (late_us <= 0 || instr.op != Opcode::gemm || makes_terms(instr)) return 1;
   if (library_us_.find(instr) != nullptr) return 1;
   const Region& tile = plan_.reads(instr).back();
   const Buffer& b = plan_.buffers[tile.buffer];

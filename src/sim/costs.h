@@ -124,7 +124,14 @@ class Costs {
   void find_mma_cols();
   void find_parts();
   void share_inputs();
+  void find_terms();
+  // Of a product: whether its tiles are terms of a sum.
+  bool makes_terms(const Instr& gemm) const {
+    return makes_terms_[plan_.reads(gemm).back().buffer];
+  }
+  double collectives_us(int rank) const;  // of all that the rank takes part in
   void feed_power();
+  void slow_by_reads();
   void find_products();
   void find_next_kernels();
 
@@ -140,6 +147,8 @@ class Costs {
   double all_copies_rate_ = 0;
   std::vector<double> busy_;         // by rank: share of the SMs that have tiles, over all waves
   std::vector<double> power_;        // by rank: share of the rate that power leaves
+  std::vector<bool> makes_terms_;    // by buffer: weights
+  OfTasks<double> slowed_by_reads_;  // of gemms that read much: how many times as long they take
   OfTasks<double> library_us_;       // of gemms that a library multiplies
   std::vector<double> inputs_us_;    // by rank: a tile's share of reading all distinct inputs once
   std::vector<int> blocks_at_once_;  // by rank: gemms

@@ -3,6 +3,7 @@
 // leaves.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "plan/fused_faults.h"
 #include "plan/region_numbers.h"
@@ -65,24 +66,69 @@ void Costs::feed_power() {
     busy_.push_back(count / (waves * machine_.sms));
   }
   for_each_gemm([&](uint16_t rank, const Instr& instr) { busy_us[rank] += mma_us(instr); });
-  const bool rests = std::any_of(plan_.lanes.begin(), plan_.lanes.end(), [](const Lane& lane) {
-    return lane.kind == LaneKind::nccl && !lane.instrs.empty();
-  });
-  const std::span<const PowerPoint> points =
-      rests ? std::span<const PowerPoint>(kRestedPower) : std::span<const PowerPoint>(kPower);
-  for (const double us : busy_us) power_.push_back(power_share(points, us / machine_.sms));
-  if (plan_.library_gemms || plan_.op.ends_with_terms()) return;
-  const std::vector<double> read =
-      bytes_from_memory(plan_, [&](const Instr& instr) { return part_of(instr).k; });
   for (size_t rank = 0; rank < ranks; ++rank) {
-    if (busy_us[rank] <= 0) continue;
-    const double us = busy_us[rank] / machine_.sms / power_[rank];
-    // A short run is over before power is short.
-    const double hot = (1 - power_[rank]) / (1 - points.back().share);
-    const double of_memory = read[rank] / us / (machine_.hbm_gb_per_s * 1e3);
-    power_[rank] /=
-        1 + hot * kPowerOfReads * std::clamp(of_memory - kReadsForFree, 0.0, kMostReads);
+    const double us = busy_us[rank] / machine_.sms,
+                 rests_us = collectives_us(static_cast<int>(rank));
+    const double rested =
+        rests_us > 0 ? std::min(1.0, rests_us / (rests_us + us) / kEnoughRest) : 0;
+    power_.push_back((1 - rested) * power_share(kPower, us) +
+                     rested * power_share(kRestedPower, us));
   }
+  slow_by_reads();
+}
+
+double Costs::collectives_us(int rank) const {
+  double us = 0;
+  for (const Lane& lane : plan_.lanes) {
+    if (lane.rank != rank || lane.kind != LaneKind::nccl) continue;
+    for (const Instr& instr : lane.instrs) {
+      if (instr.op == Opcode::collective) us += collective_launch_us() + collective_us(instr);
+    }
+  }
+  return us;
+}
+
+// Weights whose products are terms of a sum, which others add up.
+void Costs::find_terms() {
+  makes_terms_.assign(plan_.buffers.size(), false);
+  for (const OperatorSegment& segment : plan_.op.segments) {
+    if (!segment.product || !segment.product->makes_terms()) continue;
+    for (const int weight : segment.weights) {
+      const auto buffer = plan_.find_buffer(plan_.op.tensor(weight).name);
+      if (buffer) makes_terms_[*buffer] = true;
+    }
+  }
+}
+
+// Tiles that read much from memory, kernel by kernel: what one reads leaves the others their power.
+void Costs::slow_by_reads() {
+  if (plan_.library_gemms) return;
+  const std::vector<std::vector<double>> read =
+      bytes_from_memory(plan_, [&](const Instr& instr) { return part_of(instr).k; });
+  std::vector<std::vector<double>> busy_us(read.size());
+  const auto for_each_tile = [&](const auto& visit) {
+    for (const Lane& lane : plan_.lanes) {
+      size_t behind = 0;
+      for (const Instr& instr : lane.instrs) {
+        behind += instr.op == Opcode::boundary;
+        if (instr.op != Opcode::gemm || makes_terms(instr) || plan_.library_at(behind)) continue;
+        visit(lane.rank, behind, instr);
+      }
+    }
+  };
+  for (size_t rank = 0; rank < read.size(); ++rank) busy_us[rank].resize(read[rank].size(), 0);
+  for_each_tile([&](uint16_t rank, size_t behind, const Instr& instr) {
+    busy_us[rank][behind] += mma_us(instr);
+  });
+  for_each_tile([&](uint16_t rank, size_t behind, const Instr& instr) {
+    const double us = busy_us[rank][behind] / machine_.sms / power_[rank];
+    // A short run is over before power is short.
+    const double hot = (1 - power_[rank]) / (1 - kPower[std::size(kPower) - 1].share);
+    const double of_memory = read[rank][behind] / us / (machine_.hbm_gb_per_s * 1e3);
+    const double more =
+        hot * kPowerOfReads * std::clamp(of_memory - kReadsForFree, 0.0, kMostReads);
+    if (more > 0) slowed_by_reads_[instr] = 1 + more;
+  });
 }
 
 // What tiles have in registers, as the plan's words say.

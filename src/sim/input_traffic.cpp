@@ -8,18 +8,37 @@
 namespace stretto::sim {
 namespace {
 
-// The first task of each tile of each lane of a rank.
-std::vector<std::vector<const Instr*>> tiles_by_lane(const Plan& plan, int rank) {
-  std::vector<std::vector<const Instr*>> found;
+// The tasks that begin the tiles of a wave.
+using Wave = std::vector<const Instr*>;
+
+// A rank's waves, by boundaries before them. A tile of two products begins with both, which share
+// A.
+std::vector<std::vector<Wave>> waves_of(const Plan& plan, int rank) {
+  std::vector<std::vector<Wave>> kernels;
   for (const Lane& lane : plan.lanes) {
     if (lane.rank != rank || lane.kind != LaneKind::compute) continue;
-    std::vector<const Instr*>& tiles = found.emplace_back();
+    size_t behind = 0, tiles = 0;
+    const Instr* first = nullptr;  // of the lane's tile
     for (const Instr& instr : lane.instrs) {
-      const bool goes_on = !tiles.empty() && tiles.back()->tile == instr.tile;
-      if (instr.op == Opcode::gemm && !goes_on) tiles.push_back(&instr);
+      if (instr.op == Opcode::boundary) {
+        ++behind;
+        tiles = 0;
+        first = nullptr;
+      }
+      if (instr.op != Opcode::gemm) continue;
+      const bool goes_on = first != nullptr && first->tile == instr.tile;
+      if (goes_on && plan.reads(instr).back().col0 != plan.reads(*first).back().col0) continue;
+      if (!goes_on) {
+        first = &instr;
+        ++tiles;
+      }
+      if (kernels.size() <= behind) kernels.resize(behind + 1);
+      std::vector<Wave>& waves = kernels[behind];
+      if (waves.size() < tiles) waves.resize(tiles);
+      waves[tiles - 1].push_back(&instr);
     }
   }
-  return found;
+  return kernels;
 }
 
 // What the waves of a rank read, one after the other. All are whole numbers of bytes, so that they
@@ -67,26 +86,26 @@ class Reader {
 
 }  // namespace
 
-std::vector<double> bytes_from_memory(const Plan& plan,
-                                      const std::function<int(const Instr&)>& k_of) {
-  std::vector<double> by_rank;
+std::vector<std::vector<double>> bytes_from_memory(const Plan& plan,
+                                                   const std::function<int(const Instr&)>& k_of) {
+  std::vector<std::vector<double>> by_rank;
   for (int rank = 0; rank < plan.ranks(); ++rank) {
-    const auto lanes = tiles_by_lane(plan, rank);
-    size_t waves = 0;
-    for (const auto& tiles : lanes) waves = std::max(waves, tiles.size());
+    std::vector<double>& by_kernel = by_rank.emplace_back();
     Reader reader;
-    for (size_t w = 0; w < waves; ++w) {
-      for (const auto& tiles : lanes) {
-        if (w >= tiles.size()) continue;
-        for (const Region& read : plan.reads(*tiles[w])) {
-          const int64_t size = num_bytes(plan.buffers[read.buffer].dtype);
-          reader.read({read.row0, read.row1, read.col0, 0, read.buffer, 0},
-                      static_cast<double>(read.rows() * k_of(*tiles[w]) * size));
+    for (const std::vector<Wave>& waves : waves_of(plan, rank)) {
+      const double before = reader.from_memory();
+      for (const Wave& wave : waves) {
+        for (const Instr* const instr : wave) {
+          for (const Region& read : plan.reads(*instr)) {
+            const int64_t size = num_bytes(plan.buffers[read.buffer].dtype);
+            reader.read({read.row0, read.row1, read.col0, 0, read.buffer, 0},
+                        static_cast<double>(read.rows() * k_of(*instr) * size));
+          }
         }
+        reader.end_wave();
       }
-      reader.end_wave();
+      by_kernel.push_back(reader.from_memory() - before);
     }
-    by_rank.push_back(reader.from_memory());
   }
   return by_rank;
 }

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "stretto/lower.h"
+#include "stretto/operator.h"
 #include "stretto/schedule.h"
 
 namespace stretto {
@@ -14,7 +17,8 @@ double read_by_first(const char* op_text, const char* schedule) {
   const Machine machine = load_machine("h200x8");
   const Plan plan = lower(op, parse_schedule(schedule, op, machine), machine);
   const auto k = static_cast<int>(op.local_k());
-  return sim::bytes_from_memory(plan, [k](const Instr&) { return k; })[0];
+  const auto by_kernel = sim::bytes_from_memory(plan, [k](const Instr&) { return k; })[0];
+  return std::accumulate(by_kernel.begin(), by_kernel.end(), 0.0);
 }
 
 double once(const char* op_text) {
@@ -39,6 +43,24 @@ TEST(InputTraffic, WideRowsInTheOrderOfArrivalReadBManyTimes) {
   const double own_first = read_by_first(kWide, "tiles,tile=128x256,comm-sms=4,order=own-first");
   EXPECT_GT(arrival, 2.5 * sequential);
   EXPECT_LT(own_first, 1.5 * sequential);
+}
+
+// A wave of the first product is a row of its tiles, each with columns of both weights; the
+// second's tiles go by columns.
+TEST(InputTraffic, IsOfBothProductsOfAGateKernelByKernel) {
+  const Operator op = make_operator("mlp", {{"m", 2048}, {"h", 8192}, {"f", 28672}}, 2);
+  const Machine machine = load_machine("h200x8");
+  const Plan plan =
+      lower(op,
+            parse_schedules("tiles,tile=128x256/up:tiles,tile=128x256,comm-sms=4,order=arrival", op,
+                            machine),
+            machine);
+  const auto read = sim::bytes_from_memory(
+      plan, [&](const Instr& gemm) { return plan.reads(gemm).back().cols(); })[0];
+  ASSERT_EQ(read.size(), 2u);
+  const double up = 28672.0 * 8192 * 2, down = 8192.0 * 14336 * 2;
+  EXPECT_GT(read[0], 7 * up);
+  EXPECT_LT(read[1], 5 * down);
 }
 
 }  // namespace
