@@ -107,7 +107,8 @@ AutoSchedules chosen_by(const Operator& op, const Machine& machine, const Tuning
         chosen.schedule.products.size() == 1 || found.sureness.within > chosen.sureness.within;
     if (is_least_sure) chosen.sureness = found.sureness;
   }
-  return is_one ? chosen : fastest_together(op, machine, rows, std::move(chosen), predictions);
+  return is_one ? chosen
+                : fastest_together(op, machine, tuning, rows, std::move(chosen), predictions);
 }
 
 }  // namespace

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
+
+#include "tune/beyond_simulated.h"
 
 namespace stretto {
 namespace {
@@ -15,43 +19,116 @@ constexpr std::string_view kForAll[] = {"tiles", "decomposed", "low-latency", "s
                                         "library"};
 constexpr double kClearly = 1.03;  // beyond what the simulation errs by, mostly
 
+// Schedules of all products, and where each of them is from.
 struct Contender {
-  std::string_view name;  // empty: what is fastest for each
+  std::vector<std::string> names;
   OperatorSchedule schedule;
   double us = 0;
 };
 
+bool is_faster(const Contender& a, const Contender& b) { return a.us < b.us; }
+
+// Copy engines move what the library multiplies: there is no preset of it.
+void multiply_by_library(OperatorSchedule& schedule) {
+  for (Schedule& product : schedule.products) {
+    product.gemm = GemmBy::library;
+    product.reuse = Reuse::double_buffer;
+  }
+}
+
+class Contenders {
+ public:
+  Contenders(const Operator& op, const Machine& machine, const Tuning& tuning, RowCount rows,
+             Predictions& predictions)
+      : op_(op), machine_(machine), predictions_(predictions) {
+    if (rows == RowCount::fixed) beyond_.emplace(op, machine, tuning, predictions);
+  }
+
+  // Those that can serve and are new, with the time that is expected.
+  void add(std::vector<Contender> more) {
+    std::erase_if(more, [&](const Contender& one) {
+      return knows(one.schedule) || !legal(op_, one.schedule, machine_).empty();
+    });
+    std::vector<OperatorSchedule> schedules;
+    for (const Contender& one : more) schedules.push_back(one.schedule);
+    const std::vector<double> us = predictions_.us(op_, schedules);
+    for (size_t i = 0; i < more.size(); ++i) {
+      more[i].us = us[i] + (beyond_ ? beyond_->us(schedules[i]) : 0);
+    }
+    all_.insert(all_.end(), more.begin(), more.end());
+  }
+  bool any() const { return !all_.empty(); }
+  const Contender& fastest() const {
+    return *std::min_element(all_.begin(), all_.end(), is_faster);
+  }
+
+ private:
+  bool knows(const OperatorSchedule& schedule) const {
+    return std::any_of(all_.begin(), all_.end(),
+                       [&](const Contender& one) { return one.schedule == schedule; });
+  }
+
+  const Operator& op_;
+  const Machine& machine_;
+  Predictions& predictions_;
+  std::optional<BeyondSimulated> beyond_;
+  std::vector<Contender> all_;
+};
+
+std::string what_it_is(const Contender& one, const std::vector<std::string>& products) {
+  const auto differs = [&](const std::string& name) { return name != one.names.front(); };
+  if (std::none_of(one.names.begin(), one.names.end(), differs)) {
+    return one.names.front() + " for all";
+  }
+  std::string text;
+  for (size_t p = 0; p < one.names.size(); ++p) {
+    text += fmt::format("{}{} for {}", p == 0 ? "" : ", ", one.names[p], products[p]);
+  }
+  return text;
+}
+
 }  // namespace
 
-AutoSchedules fastest_together(const Operator& op, const Machine& machine, RowCount rows,
-                               AutoSchedules alone, Predictions& predictions) {
-  std::vector<Contender> all;
-  const auto add = [&](std::string_view name, const OperatorSchedule& schedule) {
-    if (legal(op, schedule, machine).empty()) all.push_back({name, schedule});
-  };
-  add("", alone.schedule);
-  const bool goes_together = !all.empty();
-  for (const std::string_view name : kForAll) {
-    OperatorSchedule schedule = schedule_of(find_preset(name), op, machine);
+AutoSchedules fastest_together(const Operator& op, const Machine& machine, const Tuning& tuning,
+                               RowCount rows, AutoSchedules alone, Predictions& predictions) {
+  const size_t products = alone.schedule.products.size();
+  const auto from = [&](std::string_view name, OperatorSchedule schedule) {
     for (Schedule& product : schedule.products) product.rows = rows;
-    if (schedule != alone.schedule) add(name, schedule);
+    return Contender{std::vector<std::string>(products, std::string(name)), std::move(schedule)};
+  };
+  std::vector<Contender> for_all = {from("the fastest alone", alone.schedule)};
+  for (const std::string_view name : kForAll) {
+    for_all.push_back(from(name, schedule_of(find_preset(name), op, machine)));
   }
-  if (all.size() < 2) {
-    if (!all.empty()) alone.schedule = all.front().schedule;
-    return alone;
+  OperatorSchedule copied = schedule_of(find_preset("decomposed"), op, machine);
+  multiply_by_library(copied);
+  for_all.push_back(from("decomposed,gemm=library", std::move(copied)));
+
+  Contenders all(op, machine, tuning, rows, predictions);
+  all.add({for_all.front()});
+  const bool goes_together = all.any();
+  const double alone_us = goes_together ? all.fastest().us : 0;
+  all.add(for_all);
+  if (!all.any()) return alone;
+  // One product after the other, beside what the others have in the fastest yet.
+  for (size_t p = 0; p < products && rows == RowCount::fixed; ++p) {
+    const Contender now = all.fastest();
+    std::vector<Contender> changed;
+    for (const Contender& other : for_all) {
+      Contender one = now;
+      one.names[p] = other.names[p];
+      one.schedule.products[p] = other.schedule.products[p];
+      changed.push_back(std::move(one));
+    }
+    all.add(std::move(changed));
   }
-  std::vector<OperatorSchedule> schedules;
-  for (const Contender& one : all) schedules.push_back(one.schedule);
-  const std::vector<double> us = predictions.us(op, schedules);
-  for (size_t i = 0; i < all.size(); ++i) all[i].us = us[i];
-  const auto fastest = std::min_element(
-      all.begin(), all.end(), [](const Contender& a, const Contender& b) { return a.us < b.us; });
-  if (goes_together && all.front().us <= kClearly * fastest->us) return alone;
-  alone.schedule = fastest->schedule;
-  alone.reason =
-      fmt::format("{} for all, simulated: {:.0f} us; {}", fastest->name, fastest->us,
-                  goes_together ? fmt::format("what is fastest for each {:.0f}", all.front().us)
-                                : "what is fastest for each does not go together");
+  const Contender& fastest = all.fastest();
+  if (goes_together && alone_us <= kClearly * fastest.us) return alone;
+  alone.schedule = fastest.schedule;
+  alone.reason = fmt::format(
+      "{}, expected: {:.0f} us; {}", what_it_is(fastest, alone.schedule.names), fastest.us,
+      goes_together ? fmt::format("what is fastest for each {:.0f}", alone_us)
+                    : "what is fastest for each does not go together");
   alone.sureness = {};
   return alone;
 }

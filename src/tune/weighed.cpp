@@ -9,6 +9,12 @@ namespace stretto {
 
 std::vector<WeighedSchedule> weighed_schedules(const Segment& op, const Machine& machine,
                                                const Tuning& tuning) {
+  Predictions predictions(machine);
+  return weighed_schedules(op, machine, tuning, predictions);
+}
+
+std::vector<WeighedSchedule> weighed_schedules(const Segment& op, const Machine& machine,
+                                               const Tuning& tuning, Predictions& predictions) {
   std::vector<WeighedSchedule> weighed;
   for (const TunedOperator* tuned : measured_on(op, machine, tuning)) {
     for (const Measured& measured : tuned->measured) {
@@ -21,7 +27,6 @@ std::vector<WeighedSchedule> weighed_schedules(const Segment& op, const Machine&
     break;
   }
   if (weighed.empty()) {
-    Predictions predictions(machine);
     const ExpectedNearby nearby =
         expected_nearby(op, tuning, machine, RowCount::fixed, RowsFrom::host, predictions);
     for (const Expectation& one : nearby.schedules)

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "stretto/tune.h"
+#include "tune/predict.h"
 
 namespace stretto {
 
@@ -17,5 +18,7 @@ struct WeighedSchedule {
 // it simulates as much as that does.
 std::vector<WeighedSchedule> weighed_schedules(const Segment& op, const Machine& machine,
                                                const Tuning& tuning);
+std::vector<WeighedSchedule> weighed_schedules(const Segment& op, const Machine& machine,
+                                               const Tuning& tuning, Predictions& predictions);
 
 }  // namespace stretto

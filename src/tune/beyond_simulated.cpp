@@ -1,0 +1,53 @@
+#include "tune/beyond_simulated.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "tune/together.h"
+
+namespace stretto {
+namespace {
+
+// Tiles and orders aside, the simulation errs alike.
+auto kind_of(const Schedule& one) {
+  return std::tuple(one.gemm, one.collectives, one.mover, one.granularity);
+}
+
+}  // namespace
+
+BeyondSimulated::BeyondSimulated(const Operator& op, const Machine& machine, const Tuning& tuning,
+                                 Predictions& predictions) {
+  for (const OperatorSegment& segment : op.segments) {
+    if (!segment.product) continue;
+    std::vector<Known>& known = by_product_.emplace_back();
+    if (!segment.product->kind.has_name()) continue;
+    const Segment product = of_one_weight(*segment.product);
+    auto weighed = weighed_schedules(product, machine, tuning, predictions);
+    std::erase_if(weighed, [](const WeighedSchedule& one) { return !one.is_measured; });
+    std::vector<Schedule> schedules;
+    for (const WeighedSchedule& one : weighed) schedules.push_back(one.schedule);
+    const std::vector<double> simulated = predictions.us(product, schedules);
+    for (size_t i = 0; i < weighed.size(); ++i) {
+      known.push_back({schedules[i], weighed[i].us - simulated[i]});
+    }
+  }
+}
+
+double BeyondSimulated::us(const OperatorSchedule& schedule) const {
+  double us = 0;
+  for (size_t p = 0; p < by_product_.size(); ++p) {
+    const std::vector<Known>& known = by_product_[p];
+    const Schedule& asked = schedule.products[p];
+    auto found = std::find_if(known.begin(), known.end(),
+                              [&](const Known& one) { return one.schedule == asked; });
+    if (found == known.end()) {
+      found = std::find_if(known.begin(), known.end(), [&](const Known& one) {
+        return kind_of(one.schedule) == kind_of(asked);
+      });
+    }
+    if (found != known.end()) us += found->beyond_us;
+  }
+  return us;
+}
+
+}  // namespace stretto

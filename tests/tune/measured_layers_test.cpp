@@ -1,0 +1,87 @@
+// Operators of several products against what was measured of them on 2 H200s: the simulation of
+// what ran, and what `auto` takes. Prints a row for each.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/file.h"
+#include "stretto/tune.h"
+#include "tune/predict.h"
+
+namespace stretto {
+namespace {
+
+constexpr size_t kMostBytes = 1 << 20;
+constexpr int64_t kMostRows = 2048, kFewRows = 512;  // larger plans take too long for a test
+
+nlohmann::json measured_rows() {
+  const auto file =
+      std::filesystem::path(STRETTO_TEST_DIR) / "../../bench/results/layers_h200_x2.json";
+  return nlohmann::json::parse(read_file(file.string(), kMostBytes)).at("rows");
+}
+
+double predicted(const Operator& op, const std::string& schedule, const Machine& machine) {
+  return predicted_us(op, {parse_schedules(schedule, op, machine)}, machine).front();
+}
+
+// Tiles that gather rows of a wide gated product read its weights for nearly every row of tiles.
+TEST(MeasuredLayers, AreSimulatedAsTheyWere) {
+  const Machine machine = load_machine("h200x8");
+  std::vector<double> off;
+  for (const auto& row : measured_rows()) {
+    const Operator op = parse_operator(row.at("operator").get<std::string>());
+    if (op.rows() > kMostRows || op.rows() < kFewRows || op.only_product() != nullptr) continue;
+    const auto schedule = row.at("schedules").at("stretto").get<std::string>();
+    const double us = predicted(op, schedule, machine);
+    const double measured = row.at("us").at("stretto").at(0);
+    fmt::print("| {} | {:.1f} | {:.1f} | {:.2f} |\n", to_string(op), measured, us, us / measured);
+    off.push_back(std::abs(us / measured - 1));
+  }
+  ASSERT_GE(off.size(), 14u);
+  std::sort(off.begin(), off.end());
+  EXPECT_LT(off[off.size() / 2], 0.05);
+  EXPECT_LT(off.back(), 0.16);
+}
+
+// us of one run of each, in the same rounds: `auto` of then, by communication blocks, and presets.
+struct Ways {
+  const char* op;
+  double auto_us, sequential_us, library_us;
+};
+constexpr Ways kWays[] = {
+    {"mlp m=2048 h=8192 f=28672 ranks=2 dtype=bf16", 2391.8, 2299.1, 2461.4},
+    {"mlp m=2048 h=4096 f=14336 ranks=2 dtype=bf16", 562.7, 635.6, 668.9},
+};
+constexpr const char* kAutoOfThen =
+    "up:tiles,order=arrival,comm-sms=4,tile=128x256,start=wave/down:tiles,tile=128x256,comm-sms=0";
+
+TEST(MeasuredLayers, AreSimulatedInTheOrderOfTheirTimes) {
+  const Machine machine = load_machine("h200x8");
+  for (const Ways& ways : kWays) {
+    const Operator op = parse_operator(ways.op);
+    const double tiles = predicted(op, kAutoOfThen, machine);
+    const double sequential = predicted(op, "sequential", machine);
+    const double library = predicted(op, "library", machine);
+    EXPECT_LT(sequential, library) << ways.op;
+    EXPECT_LT(tiles, library) << ways.op;
+    if (ways.sequential_us < ways.auto_us) EXPECT_LT(sequential, tiles) << ways.op;
+    EXPECT_NEAR(tiles / ways.auto_us, 1, 0.06) << ways.op;
+  }
+}
+
+TEST(MeasuredLayers, HaveMixturesWhereThoseAreFaster) {
+  const Operator op = parse_operator(kWays[0].op);
+  const Machine machine = load_machine("h200x8");
+  const AutoSchedules chosen = auto_schedules(op, machine, shipped_tuning());
+  const auto& products = chosen.schedule.products;
+  EXPECT_EQ(products[0].mover, Mover::copy_engine) << to_string(chosen.schedule);
+  EXPECT_EQ(products[1].mover, Mover::epilogue) << to_string(chosen.schedule);
+  const double us = predicted_us(op, {chosen.schedule}, machine).front();
+  EXPECT_LT(us, predicted(op, "sequential", machine));
+}
+
+}  // namespace
+}  // namespace stretto
