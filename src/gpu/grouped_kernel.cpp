@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "gpu/kernel_words.h"
+#include "op/expert_tiles.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -111,12 +112,9 @@ std::string why_illegal(const GroupedConfig& config) {
 GroupedConfig fitted(GroupedConfig config, const GroupedShape& shape, int num_sms) {
   const int64_t rows = shape.rows / std::max<int64_t>(shape.experts, 1);
   // Of few tiles smaller ones waste less at the end.
-  const int64_t wide = (shape.columns + 255) / 256, thin = (shape.columns + 127) / 128;
-  const int64_t tall_tiles = shape.experts * ((rows + 255) / 256) * thin;
-  // An SM gathers rows for tiles of 256 columns as fast as it multiplies, for thin ones it does
-  // not.
-  const bool gathers_wide = config.gathers && rows > 180 && 2 * wide * 5 <= thin * 6 &&
-                            shape.experts * ((rows + 127) / 128) * wide >= 2 * num_sms;
+  const int64_t tall_tiles = shape.experts * ((rows + 255) / 256) * ((shape.columns + 127) / 128);
+  const bool gathers_wide =
+      config.gathers && gathers_for_wide_tiles({rows, shape.experts, shape.columns}, num_sms);
   if (rows < 80 || gathers_wide) {
     config.columns = 256;
     config.rows = 128;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "op/expert_tiles.h"
+
 namespace stretto {
 namespace {
 
@@ -13,8 +15,7 @@ constexpr double kRowsOfTall = 96;
 // Tiles that pick their rows while they load them take so much longer, if experts have so many
 // rows; with fewer they wait for weights (docs/notes/moe.md).
 constexpr double kPicking = 0.35, kRowsToPermute = 192;
-constexpr double kPickingByLibrary = 0.12;  // by the kernel of experts (docs/notes/moe-gemm.md)
-constexpr double kRateOfPass = 0.67;        // of memory's
+constexpr double kRateOfPass = 0.67;  // of memory's
 // Where nothing is multiplied, half of the SMs move rows between ranks and half inside them; few
 // rows are in order sooner in low entries (docs/notes/moe.md).
 constexpr int kMoveSms = 64, kLowest = 16;
@@ -86,6 +87,13 @@ bool is_worth_a_pass(const Segment& op, const Machine& machine, double picking) 
   return pass_us < picking_us;  // of a thousand elements of a row
 }
 
+// By the kernel of experts.
+double picking_by_library(const Segment& op, const Machine& machine) {
+  const int64_t experts = op.kind.weight == Held::experts ? op.experts / op.ranks : op.experts;
+  const auto rows = std::llround(rows_of_expert(op, static_cast<double>(op.m)));
+  return gathers_times({rows, experts, op.product_cols()}, machine.sms) - 1;
+}
+
 Schedule begin(const Segment& op, const Machine& machine, double picking = kPicking) {
   Schedule schedule;
   schedule.partials = op.dtype;
@@ -102,7 +110,7 @@ bool has_sums(const Segment& op) {
 
 Schedule routed_sequential(const Segment& op, const Machine& machine, GemmBy gemm) {
   const bool by_library = gemm == GemmBy::library;
-  Schedule schedule = begin(op, machine, by_library ? kPickingByLibrary : kPicking);
+  Schedule schedule = begin(op, machine, by_library ? picking_by_library(op, machine) : kPicking);
   schedule.gemm = gemm;
   schedule.reduction = has_sums(op) ? Reduction::nccl : Reduction::none;
   return schedule;

@@ -47,8 +47,6 @@ constexpr double kEmptyEntryUs = 0.3;
 // Tiles that pick their rows while they load them multiply so many times longer. One H100, layers of
 // four models with 256 and more rows an expert: 1.2 (2048 columns of rows) to 1.45 (7168).
 constexpr double kPicked = 1.35;
-// The kernel of experts takes this much longer: 1.06 to 1.24 for 11 products on one H100.
-constexpr double kPickedByLibrary = 1.12;
 // The kernel of experts multiplies rows in units of so many.
 constexpr double kUnitOfExperts = 16;
 

@@ -132,6 +132,8 @@ class Costs {
   double collectives_us(int rank) const;  // of all that the rank takes part in
   void feed_power();
   void slow_by_reads();
+  // How many times longer a library's product of gathered rows takes.
+  double picked_times(int rank, const Instr& gemm) const;
   void find_products();
   void find_next_kernels();
 

@@ -1,9 +1,11 @@
 // What a library takes for the products that a plan's gemms make up.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <tuple>
 
+#include "op/expert_tiles.h"
 #include "plan/placed.h"
 #include "plan/tile_task.h"
 #include "sim/calibration.h"
@@ -38,6 +40,17 @@ double share_of_entries(const Plan& plan, const ChosenExperts& chosen, int rank,
 }
 
 }  // namespace
+
+double Costs::picked_times(int rank, const Instr& gemm) const {
+  const Region& stack = plan_.reads(gemm).back();
+  const ChosenExperts::Rows rows =
+      chosen_.rows_of(rank, plan_.buffers[plan_.writes(gemm)[0].buffer].partition);
+  const double columns = static_cast<double>(gemm.count(0)) * part_of(gemm).columns / stack.rows();
+  const auto experts = std::max<int64_t>(1, std::llround(rows.experts));
+  return gathers_times(
+      {std::llround(rows.choices / static_cast<double>(experts)), experts, std::llround(columns)},
+      machine_.sms);
+}
 
 // Between two boundaries there may be nothing; where rows choose experts, also kernels that prepare
 // tokens and add up.
@@ -74,7 +87,7 @@ void Costs::find_products() {
   std::vector<int> movers(ranks, 0);
   std::vector<size_t> last(ranks, 0);  // by rank: boundaries before its last gemms
   const auto macs_here = [&](uint16_t rank, const Instr& gemm) {
-    const double picked = gemm.op == Opcode::gather_gemm ? kPickedByLibrary : 1;
+    const double picked = gemm.op == Opcode::gather_gemm ? picked_times(rank, gemm) : 1;
     return picked * macs_of(plan_, gemm) *
            share_of_entries(plan_, chosen_, rank, plan_.writes(gemm)[0]);
   };
