@@ -108,10 +108,10 @@ class Product:
         maps += [self.map(output, [n, output.shape[0]], [output.stride(0)], [64, rows], PROMOTE_NONE)
                  for rows in STORED_AT_ONCE]
         stored_columns = sort.columns // sort.halves
-        words = struct.pack("<7Q14I", counts.data_ptr(), sources.data_ptr(), targets.data_ptr(), 0,
+        words = struct.pack("<7Q15I", counts.data_ptr(), sources.data_ptr(), targets.data_ptr(), 0,
                             self.tickets.data_ptr(), tokens.data_ptr(), output.data_ptr(), tokens.stride(0) * 2,
                             tokens.shape[0], experts, 1, output.stride(0) * 2, n, -(-n // stored_columns),
-                            -(-k // 64), k * 2, BAND, sources.shape[0], output.shape[0], 1, 0)
+                            -(-k // 64), k * 2, BAND, sources.shape[0], output.shape[0], 1, 0, experts)
         self.params = ctypes.create_string_buffer(b"".join(maps) + words, 4096)
         self.arguments = (ctypes.c_void_p * 1)(ctypes.addressof(self.params))
         self.overlaps = Attribute(CAN_OVERLAP, 0, 1)

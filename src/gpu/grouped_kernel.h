@@ -27,6 +27,10 @@ struct GroupedShape {
 // number of rows.
 device::GroupedConfig fitted(device::GroupedConfig config, const GroupedShape& shape, int num_sms);
 
+// Of how many of the last experts tiles are best half as high, so that `blocks` blocks, which take
+// them last, end sooner together. It is right for any number.
+int64_t low_experts(const device::GroupedConfig& config, const GroupedShape& shape, int blocks);
+
 // The source that the compiler gets. Throws UsageError(why_illegal()).
 std::string grouped_source(const device::GroupedConfig& config);
 
@@ -34,8 +38,9 @@ std::string grouped_source(const device::GroupedConfig& config);
 // make the partition: only how many rows it has at most is known here.
 struct GroupedOperands {
   int64_t experts = 1;
-  int64_t most_rows = 0;   // of the partition, with those that no choice has
-  int64_t entry_rows = 1;  // of the partition: an expert's rows begin at a multiple of it
+  int64_t most_rows = 0;    // of the partition, with those that no choice has
+  int64_t entry_rows = 1;   // of the partition: an expert's rows begin at a multiple of it
+  int64_t low_experts = 0;  // so many of the last experts have tiles half as high
   // Rows of tokens: the partition's, or those that sources name. Rows of the output: likewise.
   Matrix tokens, output;
   // Of each expert as many rows as the output has columns, from the first expert's first to the

@@ -259,6 +259,13 @@ std::string why_no_expert_products(const Plan& plan, const TileSums& sums,
   return find(plan, sums, kernel, products);
 }
 
+GroupedShape shape_of(const ExpertProduct& product) {
+  const int64_t own = product.counts.rows() - 1;
+  const int64_t rows = product.rows.rows() * own / std::max<int64_t>(product.all_experts, 1);
+  const int64_t columns = int64_t{product.c.cols()} * (product.up.empty() ? 1 : 2);
+  return {rows, std::min(own, std::max<int64_t>(rows, 1)), columns};
+}
+
 device::GroupedConfig config_for(const Plan& plan, const GemmNeeds& needs,
                                  const ExpertProduct& product) {
   device::GroupedConfig config;
@@ -266,10 +273,7 @@ device::GroupedConfig config_for(const Plan& plan, const GemmNeeds& needs,
   config.gathers = needs.gathers;
   config.scatters = needs.scatters;
   config.follower = needs.follower;
-  const int64_t own = product.counts.rows() - 1;
-  const int64_t rows = product.rows.rows() * own / std::max<int64_t>(product.all_experts, 1);
-  const int64_t columns = int64_t{product.c.cols()} * (product.up.empty() ? 1 : 2);
-  return fitted(config, {rows, std::min(own, std::max<int64_t>(rows, 1)), columns}, plan.sms);
+  return fitted(config, shape_of(product), plan.sms);
 }
 
 }  // namespace stretto::cuda

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "gpu/grouped_kernel.h"
 #include "launch/gemm_needs.h"
 #include "launch/rank_program.h"
-#include "stretto/device/grouped_task.h"
 #include "stretto/plan.h"
 
 namespace stretto::cuda {
@@ -36,7 +36,8 @@ std::string why_no_expert_products(const Plan& plan, const TileSums& sums,
 
 inline bool is_by_experts(const GemmNeeds& needs) { return needs.library && needs.grouped; }
 
-// The kernel that is fast for the product.
+// What is known of it ahead of a launch, about; and the kernel that is fast for it.
+GroupedShape shape_of(const ExpertProduct& product);
 device::GroupedConfig config_for(const Plan& plan, const GemmNeeds& needs,
                                  const ExpertProduct& product);
 

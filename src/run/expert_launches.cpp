@@ -1,5 +1,6 @@
 #include "run/expert_launches.h"
 
+#include <algorithm>
 #include <tuple>
 
 #include "tables/call_lists.h"
@@ -24,6 +25,8 @@ void ExpertLaunches::add(const std::vector<ExpertProduct>& products, const cuda:
     launch.tickets = cuda::upload(std::vector<uint32_t>(2, 0));
     for (int set = 0; set < setup_.sets; ++set) {
       launch.by_set.push_back(operands_of(product, needs.scatters, set, launch.tickets.address()));
+      launch.by_set.back().low_experts = std::min<int64_t>(
+          product.experts, cuda::low_experts(config, cuda::shape_of(product), launch.blocks));
     }
   }
 }

@@ -22,13 +22,13 @@ constexpr GroupedConfig kWide{.columns = 256, .rows = 128, .stages = 4};
 
 // Every row of every block of columns lies in one tile, and few are multiplied in vain.
 template <GroupedConfig kConfig>
-void expect_tiles_to_cover(uint32_t rows, uint32_t blocks, uint32_t band) {
+void expect_tiles_to_cover(uint32_t rows, bool low, uint32_t blocks, uint32_t band) {
   SCOPED_TRACE(fmt::format("{} rows, {} blocks, bands of {}", rows, blocks, band));
   std::vector<int> covered(static_cast<size_t>(rows) * blocks);
-  const uint32_t tiles = device::row_tiles<kConfig>(rows);
+  const uint32_t tiles = device::row_tiles<kConfig>(rows, low);
   uint32_t units = 0;
   for (uint32_t number = 0; number < tiles * blocks; ++number) {
-    const auto tile = device::tile_of<kConfig>(3, 1000, rows, number, blocks, band);
+    const auto tile = device::tile_of<kConfig>(3, 1000, rows, low, number, blocks, band);
     ASSERT_LT(tile.block, blocks);
     ASSERT_LE(tile.units * device::kUnitRows, static_cast<uint32_t>(kConfig.rows));
     ASSERT_LE(tile.rows, tile.units * device::kUnitRows);
@@ -46,9 +46,11 @@ TEST(GroupedTiles, CoverAllRowsOnce) {
   for (const uint32_t rows : {1, 15, 16, 17, 128, 129, 193, 256, 257, 300, 1000, 4097}) {
     for (const uint32_t blocks : {1, 3, 16}) {
       for (const uint32_t band : {1, 2, 8, 64}) {
-        expect_tiles_to_cover<kTall>(rows, blocks, band);
-        expect_tiles_to_cover<kMiddle>(rows, blocks, band);
-        expect_tiles_to_cover<kWide>(rows, blocks, band);
+        for (const bool low : {false, true}) {
+          expect_tiles_to_cover<kTall>(rows, low, blocks, band);
+          expect_tiles_to_cover<kMiddle>(rows, low, blocks, band);
+          expect_tiles_to_cover<kWide>(rows, low, blocks, band);
+        }
       }
     }
   }
@@ -60,12 +62,32 @@ TEST(GroupedTiles, OfABandShareWeights) {
   constexpr uint32_t kRows = 256 * 5, kBlocks = 4, kBand = 2;
   uint32_t block = 0, row = 0;
   for (uint32_t number = 0; number < 2 * kBlocks; ++number) {
-    const auto tile = device::tile_of<kTall>(0, 0, kRows, number, kBlocks, kBand);
+    const auto tile = device::tile_of<kTall>(0, 0, kRows, false, number, kBlocks, kBand);
     EXPECT_EQ(tile.block, block);
     EXPECT_EQ(tile.row, row);
     row = row == 0 ? 256 : 0;
     if (row == 0) ++block;
   }
+}
+
+TEST(GroupedTiles, OfLowExpertsAreHalfAsHigh) {
+  EXPECT_EQ(device::row_tiles<kMiddle>(256, false), 2u);
+  EXPECT_EQ(device::row_tiles<kMiddle>(256, true), 4u);
+  EXPECT_EQ(device::row_tiles<kMiddle>(17, true), 2u);
+  EXPECT_EQ(device::row_tiles<kMiddle>(16, true), 1u) << "a unit is not cut";
+  EXPECT_EQ(device::row_tiles<kMiddle>(0, true), 0u);
+}
+
+// 448 tiles are three rounds of 132 blocks and 52 more: with an expert's 56 halved, these end
+// sooner.
+TEST(GroupedTiles, AreLowWhereTheLastRoundIsHalfEmpty) {
+  const GroupedShape few = {.rows = 2048, .experts = 8, .columns = 3584};
+  EXPECT_EQ(low_experts(kMiddle, few, 132), 1);
+  EXPECT_EQ(low_experts(kMiddle, few, 112), 0) << "four whole rounds";
+  EXPECT_EQ(low_experts(kMiddle, {.rows = 65536, .experts = 128, .columns = 3072}, 132), 0);
+  EXPECT_EQ(low_experts(kMiddle, {.rows = 128, .experts = 8, .columns = 3584}, 132), 0)
+      << "low yet";
+  EXPECT_EQ(low_experts(kMiddle, {}, 132), 0);
 }
 
 // Counts are memory that anybody may have written.

@@ -105,13 +105,13 @@ struct GroupedShared {
       const uint32 next = next_row(row, e), count = rows_with_room(row, rows_of(e), most);
       store_shared_word(first_row + e * 4, row);
       store_shared_word(rows + e * 4, count);
-      own_tiles += row_tiles<kConfig>(count);
+      own_tiles += row_tiles<kConfig>(count, e >= params.low_from);
       row = next;
     }
     uint32 tile = sum_before(own_tiles, ~0u);
     for (uint32 e = begin; e < end; ++e) {
       store_shared_word(first_tile + e * 4, tile * params.column_blocks);
-      tile += row_tiles<kConfig>(rows_of(e));
+      tile += row_tiles<kConfig>(rows_of(e), e >= params.low_from);
     }
     if (lane == 31) store_shared_word(first_tile + params.experts * 4, tile * params.column_blocks);
   }
@@ -144,9 +144,10 @@ struct GroupedShared {
       passed = __popc(__ballot_sync(0xffffffffu, is_past));
       expert += passed;
     } while (passed == 32);
-    GroupedTile tile = tile_of<kConfig>(
-        expert, load_shared_word(first_row + expert * 4), rows_of(expert),
-        number - load_shared_word(first_tile + expert * 4), params.column_blocks, params.band);
+    GroupedTile tile = tile_of<kConfig>(expert, load_shared_word(first_row + expert * 4),
+                                        rows_of(expert), expert >= params.low_from,
+                                        number - load_shared_word(first_tile + expert * 4),
+                                        params.column_blocks, params.band);
     tile.column = static_cast<int32>(tile.block * kLayout.stored_columns);
     return tile;
   }

@@ -103,6 +103,7 @@ struct GroupedParams {
   uint32 output_rows;    // of which targets name some
   uint32 per;            // choice c takes row c / per of tokens
   uint32 gate_last;      // of swiglu: the first half of weights is of U, the second of the gate
+  uint32 low_from;       // tiles of this expert and those behind it are half as high
 };
 static_assert(sizeof(GroupedParams) == 3072);
 
@@ -125,20 +126,21 @@ STRETTO_HOST_DEVICE uint32 next_first_row(uint32 first, uint32 rows, uint32 entr
   return taken < most - first ? first + taken : most;
 }
 
-// Into how many tiles an expert's rows are cut.
+// Into how many tiles an expert's rows are cut; `low`: half as high, of a unit at least.
 template <GroupedConfig kConfig>
-STRETTO_HOST_DEVICE uint32 row_tiles(uint32 rows) {
+STRETTO_HOST_DEVICE uint32 row_tiles(uint32 rows, bool low) {
   constexpr uint32 kMost = kConfig.rows;
-  return (rows + kMost - 1) / kMost;
+  const uint32 tiles = (rows + kMost - 1) / kMost, units = (rows + kUnitRows - 1) / kUnitRows;
+  return !low ? tiles : 2 * tiles < units ? 2 * tiles : units;
 }
 
 // Tile `number` of an expert that has `rows` rows from `first` on: the tiles are equally high, to a
 // unit, and `band` of them go by the same weights before the next weights' turn. So what runs at
 // the same time shares weights and rows, in L2.
 template <GroupedConfig kConfig>
-STRETTO_HOST_DEVICE GroupedTile tile_of(uint32 expert, uint32 first, uint32 rows, uint32 number,
-                                        uint32 column_blocks, uint32 most_in_band) {
-  const uint32 tiles = row_tiles<kConfig>(rows);
+STRETTO_HOST_DEVICE GroupedTile tile_of(uint32 expert, uint32 first, uint32 rows, bool low,
+                                        uint32 number, uint32 column_blocks, uint32 most_in_band) {
+  const uint32 tiles = row_tiles<kConfig>(rows, low);
   const uint32 band = number / (most_in_band * column_blocks);
   const uint32 left = tiles - band * most_in_band;
   const uint32 in_band = left < most_in_band ? left : most_in_band;
