@@ -10,6 +10,7 @@
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "tables/plan_limits.h"
+#include "tune/copied_results.h"
 
 namespace stretto {
 namespace {
@@ -189,6 +190,10 @@ AutoSchedules Operation::State::schedule_for(const Operator& planned, RowsFrom f
     return served;
   }
   AutoSchedules found = context.learning->choose(planned, options.rows, budget_ms);
+  if (is_fixed() && planned.only_product() != nullptr && !options.shared_results) {
+    found = with_copied_results(std::move(found), *planned.only_product(), machine, context.tuning);
+    context.learning->as_context_runs(found.schedule);
+  }
   const int sharing = context.fabric->ranks_a_gpu();
   // What was measured has run as one plan.
   const bool may_not_run =
