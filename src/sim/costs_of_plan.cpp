@@ -82,7 +82,9 @@ double Costs::collectives_us(int rank) const {
   for (const Lane& lane : plan_.lanes) {
     if (lane.rank != rank || lane.kind != LaneKind::nccl) continue;
     for (const Instr& instr : lane.instrs) {
-      if (instr.op == Opcode::collective) us += collective_launch_us() + collective_us(instr);
+      if (instr.op != Opcode::collective) continue;
+      const Plan::Joined joined = plan_.joined_by(instr, rank);
+      us += collective_launch_us(joined) + collective_us(instr, joined);
     }
   }
   return us;
