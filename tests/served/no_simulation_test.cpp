@@ -1,5 +1,5 @@
 // A bucket that a server meets inside a call is planned without a simulation, whatever was
-// measured. This binary's simulate() stands in for the library's, and counts.
+// measured. What this binary has stands in for the library's simulation, and counts.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,10 +19,15 @@ constexpr int64_t kMostRows = 8192;
 
 }  // namespace
 
-Simulation simulate(const Plan&, const Machine&) {
+// The same symbols as simulate.cpp has, all of them: else the linker takes that one's too.
+double simulated_us(const Plan&, const Machine&) { return 1.0 + ++simulations; }
+Simulation simulate_lowered(const Plan& plan, const Machine& machine) {
   Simulation one;
-  one.total_us = 1.0 + ++simulations;
+  one.total_us = simulated_us(plan, machine);
   return one;
+}
+Simulation simulate(const Plan& plan, const Machine& machine) {
+  return simulate_lowered(plan, machine);
 }
 
 namespace {
