@@ -43,6 +43,8 @@ void RankStreams::add_kernels() {
   const bool routes = setup_.plan.has_tables();
   if (routes) bad_ids_ = cuda::upload(std::vector<uint64_t>(1, 0));
   for (size_t i = 0; i < tables.moves.size(); ++i) {
+    // A pass has more blocks than the GPU holds: it would leave no SM free.
+    if (setup_.device.free_sms() > 0) tables.moves[i].passes = false;
     const int slices = tables.moves[i].passes ? static_cast<int>(device::kPassSlices) : 1;
     const auto blocks = static_cast<int>(tables.moves[i].blocks.size()) * slices;
     moves_.emplace_back(tables.moves[i], space_of({&program.moves[i], {}}, blocks), setup_.marks,

@@ -48,7 +48,8 @@ STRETTO_DEVICE void load_sums(const GemmParams& params, const GemmShared<kConfig
   const int32 box_rows = kWhole ? kConfig.tile_m : task.sum_box * kChunkRows;
   const int32 begin = kWhole ? 0 : task.sum_begin, end = kWhole ? 1 : task.sum_end;
   const int32 bytes = (end - begin) * box_rows * kRowBytes;
-  int32 column = 0;
+  const TensorMap* const sums = maps + task.sum_map;
+  int32 column = task.sum_column;
   uint32 source = 0;  // of those but the tile itself
   for (int32 first = 0; first < kPieces; first += kPlaces) {
     const int32 count = kPieces - first < kPlaces ? kPieces - first : kPlaces;
@@ -57,14 +58,14 @@ STRETTO_DEVICE void load_sums(const GemmParams& params, const GemmShared<kConfig
     barrier_arrive_expect(full, count * bytes);
     for (int32 place = 0; place < count; ++place) {
       const uint32 number = source + (source >= task.sum_own ? 1 : 0);
-      const TensorMap* map = maps + task.sum_map;
-      int32 first_column = task.sum_column + column;
+      const TensorMap* map = sums;
+      int32 first_column = column;
       int32 first_row = task.sum_row + static_cast<int32>(number) * task.sum_step;
       if (!kConfig.serves && task.sum_elsewhere != 0 && number == kConfig.adds) {
         const GemmDestination& from =
             params.destinations[task.first_destination + task.num_destinations];
         map = maps + from.map;
-        first_column = from.column + column;
+        first_column = from.column + column - task.sum_column;
         first_row = from.row;
       }
 #pragma unroll 1
@@ -180,8 +181,7 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
         }
         fence_proxy_async();
         // As it stands in memory: what adds alone needs shall take no registers meanwhile.
-        const GemmTask& adds = kConfig.serves ? task : params.tasks[i];
-        load_sums<kConfig>(params, shared, adds, maps, ring);
+        load_sums<kConfig>(params, shared, params.tasks[i], maps, ring);
       }
     }
   }

@@ -3,8 +3,7 @@
 // adds squares.
 #pragma once
 
-#include "stretto/device/mover_map.h"
-#include "stretto/device/norms.h"
+#include "stretto/device/mover_norm.h"
 
 namespace stretto::device {
 
