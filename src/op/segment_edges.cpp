@@ -84,20 +84,27 @@ class EdgePutter {
     return op_.output_held(tensor) == made ||
            std::any_of(op_.stages.begin(), op_.stages.end(), [&](const Stage& stage) {
              for (size_t k = 0; k < stage.in.size(); ++k) {
-               if (stage.in[k] == tensor && stage.needs[k] == made) return true;
+               if (stage.in[k] != tensor) continue;
+               if (stage.needs[k] == made) return true;
+               const auto edge = edge_between(made, stage.needs[k]);
+               if (edge && is_fed(tensor, *edge, &stage)) return true;  // it moves what was made
              }
              return false;
            });
+  }
+
+  // The edge belongs to the product that takes the tensor as its first operand.
+  static bool is_fed(int tensor, Edge edge, const Stage* user) {
+    const bool takes_fed =
+        user != nullptr && (multiplies(user->kind) || user->kind == StageKind::permute);
+    return takes_fed && user->in[0] == tensor && feeds_products(edge);
   }
 
   void put_edge(int tensor, Held needed, const Stage* user) {
     const Tensor& made = op_.tensor(tensor);
     const auto edge = edge_between(made.held, needed);
     if (!edge || *edge == Edge::none) return;
-    const bool takes_fed =
-        user != nullptr && (multiplies(user->kind) || user->kind == StageKind::permute);
-    const bool is_fed = takes_fed && user->in[0] == tensor && feeds_products(*edge);
-    if (is_fed) return;  // it is the product's already
+    if (is_fed(tensor, *edge, user)) return;  // it is the product's already
     // What says how rows are routed comes with them.
     const bool is_made = made.stage >= 0 && segment(segment_of(tensor)).product;
     const bool routes = user != nullptr && *edge == Edge::gather && !is_made &&

@@ -90,6 +90,20 @@ TEST(SegmentEdges, WhatAProductGathersIsHandedOver) {
               HasSubstr("gather takes what ranks have by rows, and c is cols"));
 }
 
+// One product multiplies the rows where they were made, the other leaves them somewhere else.
+TEST(SegmentEdges, WhatAProductGathersLeavesTheProductBeforeAsItWasMade) {
+  const auto made_for = [](const char* users) {
+    return refusal((std::string("input x [m, h] rows\ninput w [h, h] whole\ninput v [h, h] rows\n"
+                                "y = gemm x w\nz = gemm y v\noutput z cols\n") +
+                    users)
+                       .c_str());
+  };
+  EXPECT_EQ(made_for("output y rows\n"), "served");
+  EXPECT_THAT(made_for("output y cols\n"),
+              HasSubstr("y is needed as rows and as cols, and a product leaves it one way: compute "
+                        "it once for each"));
+}
+
 TEST(SegmentEdges, WhatEveryRankMakesIsOutputWhole) {
   for (const std::string held : {"rows", "cols"}) {
     const std::string lines =
