@@ -52,6 +52,9 @@ class PlanRunner {
   // With kernels that others use too; the store must outlive the runner.
   PlanRunner(const Plan& plan, fabric::Fabric& fabric, KernelStore& kernels,
              const RunnerOptions& options = {});
+  PlanRunner(const Plan&&, fabric::Fabric&, const cuda::Compiler&,
+             const RunnerOptions& = {}) = delete;
+  PlanRunner(const Plan&&, fabric::Fabric&, KernelStore&, const RunnerOptions& = {}) = delete;
   ~PlanRunner();
   PlanRunner(const PlanRunner&) = delete;
   PlanRunner& operator=(const PlanRunner&) = delete;

@@ -54,7 +54,8 @@ TEST_P(TeamsOfPlansOnGpus, AreRightUnderEveryPreset) {
   ASSERT_FALSE(served.empty());
   for (const OperatorSchedule& schedule : served) {
     SCOPED_TRACE(to_string(schedule));
-    PlanRunner runner(lower(op, schedule, machine), shared_fabric(ranks), shared_compiler());
+    const Plan plan = lower(op, schedule, machine);
+    PlanRunner runner(plan, shared_fabric(ranks), shared_compiler());
     const GpuCheckResult result = check_on_gpus(runner, shared_fabric(ranks), {});
     EXPECT_EQ(result.fault, "");
     EXPECT_EQ(result.wrong_elements, 0) << result.first_wrong;
