@@ -8,7 +8,8 @@ so many tokens, decode one token of each of so many sequences with --context tok
 backward of one sequence; of each, sizes are measured in the order given, and models in turns where --layers says how
 many each has, so that a job that is cut off has some of all. Ways take turns; a figure is the median over rounds of the slowest rank's time. "graph": in
 CUDA graphs; "compiled": layers compiled by torch.compile, in CUDA graphs too; "eager" as it is. Logits, and of training
-gradients, are compared with one rank's in fp32. As many layers as memory has room for, or --layers. Also on CPUs
+gradients, are compared with one rank's in fp32. "alone" ways communicate nothing, and are no rivals but what no way
+can be faster than. As many layers as memory has room for, or --layers. Also on CPUs
 (gloo, the emulator), where times mean nothing: `--models tiny`. FOLDER/models.json has everything.
 """
 
@@ -34,7 +35,7 @@ import torch.distributed as dist  # noqa: E402
 import tp_model  # noqa: E402
 from model_runs import (Model, error_of, inference, training,  # noqa: E402
                         training_reference)
-from tp_ways import OURS, WAYS  # noqa: E402
+from tp_ways import FLOORS, OURS, WAYS  # noqa: E402
 
 import stretto  # noqa: E402
 import stretto.torch as st  # noqa: E402
@@ -109,7 +110,7 @@ def contest(job, names, make, right, repeats):
             label = f"{name} {mode}"
             st.reset_report()
             call, problem = job.attempt(lambda: make(name, mode))
-            if problem is None and right is not None:
+            if problem is None and right is not None and not job.ways[name].is_floor:
                 errors, problem = job.attempt(lambda: right(call(), job.ways[name]))
                 found[label] = {"error": max(max(one) for one in job.all(errors))} if problem is None else {}
             if problem is not None:
@@ -133,8 +134,8 @@ def contest(job, names, make, right, repeats):
 
 def ratio(ways):
     """The best time of PyTorch's ways over the best of ours; None where one of both is missing."""
-    best = [min((one["us"] for label, one in ways.items() if label.startswith(OURS) == ours and "us" in one),
-                default=None) for ours in (False, True)]
+    best = [min((one["us"] for label, one in ways.items() if label.startswith(OURS) == ours and "us" in one
+                 and not label.startswith(FLOORS)), default=None) for ours in (False, True)]
     return None if None in best else best[0] / best[1]
 
 

@@ -76,15 +76,16 @@ class TorchFiles(unittest.TestCase):
 class Models(unittest.TestCase):
     def test_the_best_of_both_sides(self):
         ways = {"nccl graph": {"us": 30.0, "error": 0.01}, "nccl compiled": {"us": 22.0}, "async-tp graph": {"failed": "no"},
-                "stretto graph": {"us": 20.0, "error": 0.02}, "stretto-rows graph": {"us": 25.0}}
+                "stretto graph": {"us": 20.0, "error": 0.02}, "stretto-rows graph": {"us": 25.0}, "alone graph": {"us": 11.0}}
         result = {"commit": "abc", "machine": "GPU", "torch": "2.0", "ranks": 2, "context": 8, "rows": [
             {"model": "tiny", "kind": "decode", "rows": 4, "layers": 3, "ways": ways},
             {"model": "tiny", "kind": "train", "rows": 4, "layers": 3, "ways": {"stretto graph": {"failed": "no"}}}]}
         text = models_section.models_section("models.json", result)
-        self.assertIn("| tiny | decode | 4 | 3 | 22 | nccl compiled | - | 20 | stretto graph | 2.0e-02 | 1.100 |", text)
-        self.assertIn("| tiny | train | 4 | 3 | - | - | - | - | - | - | - |", text)
+        self.assertIn("| tiny | decode | 4 | 3 | 22 | nccl compiled | - | 20 | stretto graph | 2.0e-02 | 1.100 | 2.000 |", text)
+        self.assertIn("| tiny | train | 4 | 3 | - | - | - | - | - | - | - | - |", text)
         self.assertNotIn("One rank", text)
         self.assertIn("in geometric mean: decode 1.10 (worst 1.10).", text)
+        self.assertIn("no way can be faster: decode 2.00.", text)
         self.assertIn("One rank", models_section.models_section("models.json", {**result, "ranks": 1}))
 
 

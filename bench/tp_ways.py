@@ -51,6 +51,7 @@ _reduce, _copy = with_gradient(reduce, lambda x: x.clone()), with_gradient(lambd
 class Way:
     is_dealt = False
     trains = True
+    is_floor = False  # it computes what each rank does and nothing of all: no way can be faster
 
     def columns(self, x, weight):
         return F.linear(x, weight)
@@ -73,6 +74,24 @@ class Plain(Way):
     def ready(self):
         if dist.is_initialized() and dist.get_world_size() > 1:
             raise RuntimeError("one rank only")
+
+
+class Alone(Way):
+    """Each rank's products, and nothing between ranks: what is left where all communication is hidden."""
+
+    is_floor = True
+
+
+class AloneRows(Alone):
+    """The same with rows dealt to the ranks: a copy of a rank's rows stands for those of the others."""
+
+    is_dealt = True
+
+    def columns(self, x, weight):
+        return F.linear(torch.cat([x] * dist.get_world_size()), weight)
+
+    def down(self, x, weight):
+        return F.linear(x, weight).chunk(dist.get_world_size())[dist.get_rank()]
 
 
 class Nccl(Way):
@@ -158,6 +177,6 @@ class StrettoMlpRows(StrettoRows):
 
 
 # Those of PyTorch's first; the others are compared with the best of them.
-WAYS = {"plain": Plain, "nccl": Nccl, "nccl-rows": NcclRows, "async-tp": AsyncTp, "stretto": Stretto,
-        "stretto-rows": StrettoRows, "stretto-mlp": StrettoMlp, "stretto-mlp-rows": StrettoMlpRows}
-OURS = "stretto"
+WAYS = {"plain": Plain, "alone": Alone, "alone-rows": AloneRows, "nccl": Nccl, "nccl-rows": NcclRows, "async-tp": AsyncTp,
+        "stretto": Stretto, "stretto-rows": StrettoRows, "stretto-mlp": StrettoMlp, "stretto-mlp-rows": StrettoMlpRows}
+OURS, FLOORS = "stretto", "alone"
