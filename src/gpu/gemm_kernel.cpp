@@ -42,12 +42,12 @@ std::string why_halves_misfit(const GemmConfig& config) {
 
 std::string describe(const GemmConfig& config) {
   return fmt::format(
-      "{}x{}x{} stages {} consumers {} shared {} {} to {}{}{}{}{}{}{}{}{}{}{}", config.tile_m,
+      "{}x{}x{} stages {} consumers {} shared {} {} to {}{}{}{}{}{}{}{}{}{}{}{}", config.tile_m,
       config.tile_n, device::kTileK, config.stages, config.consumers, name_of(config.shared),
       config.bf16 ? "bf16" : "fp16", name_of(config.output), config.overlap_store ? " overlap" : "",
       config.serves ? " serves" : "", config.adds > 0 ? fmt::format(" adds {}", config.adds) : "",
-      config.splits ? " splits" : "", config.phases ? " phases" : "", config.moves ? " moves" : "",
-      config.bias ? " bias" : "",
+      config.splits ? " splits" : "", config.phases ? " phases" : "",
+      config.sources ? " sources" : "", config.moves ? " moves" : "", config.bias ? " bias" : "",
       config.gathers   ? " gathers"
       : config.grouped ? " grouped"
                        : "",
@@ -106,6 +106,9 @@ std::string why_illegal(const GemmConfig& config) {
            "adds "
            "nothing, and neither splits K nor moves";
   }
+  if (config.sources && (!config.phases || config.shared != Shared::none || config.serves)) {
+    return "a kernel of several ranks' K has phases, no clusters, and serves no fewer rows";
+  }
   if (config.grouped && config.output == OutputType::fp32) {
     return "tiles of rows that choose their matrices are stored in 16 bits";
   }
@@ -122,7 +125,7 @@ using namespace stretto::device;
 constexpr GemmConfig kConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .consumers = {},
                              .shared = Shared::{}, .bf16 = {}, .output = OutputType::{},
                              .overlap_store = {}, .serves = {}, .adds = {}, .splits = {},
-                             .phases = {}, .moves = {}, .follower = Follower::{}, .bias = {},
+                             .phases = {}, .sources = {}, .moves = {}, .follower = Follower::{}, .bias = {},
                              .grouped = {}, .gathers = {}, .scatters = {}}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, 1)
 stretto_gemm(const __grid_constant__ {} params) {{
@@ -132,8 +135,8 @@ stretto_gemm(const __grid_constant__ {} params) {{
                      config.tile_m, config.tile_n, config.stages, config.consumers,
                      name_of(config.shared), config.bf16, name_of(config.output),
                      config.overlap_store, config.serves, config.adds, config.splits, config.phases,
-                     config.moves, name_of(config.follower), config.bias, config.grouped,
-                     config.gathers, config.scatters,
+                     config.sources, config.moves, name_of(config.follower), config.bias,
+                     config.grouped, config.gathers, config.scatters,
                      config.moves ? "GemmMoverParams" : "GemmParams",
                      config.moves ? "gemm_with_movers<kConfig>(params)"
                                   : "gemm_sm90<kConfig>(params, blockIdx.x)");

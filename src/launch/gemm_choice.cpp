@@ -74,6 +74,7 @@ GemmConfig config_for(const Plan& plan, const GemmNeeds& needs, bool serves) {
   config.adds = needs.adds;
   config.splits = needs.splits;
   config.phases = needs.phases;
+  config.sources = needs.sources;
   config.moves = needs.moves;
   config.follower = needs.follower;
   config.bias = needs.bias;

@@ -107,6 +107,7 @@ class NeedsFinder {
                                     sums_.holds_ranges_in_memory(plan_.writes(gemm)[0].buffer));
     const TileSum sum = sums_.of(lane, at);
     needs.phases = needs.phases || (sum.of_ranges != 0 && sum.first != at);
+    needs.sources = needs.sources || sum.by_source;
     if (sum.of_ranks == 0) return;
     if (needs.adds == 0) needs.adds = instrs[sum.of_ranks].num_reads - 1;
     if (sum.stores_before()) {

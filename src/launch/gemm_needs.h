@@ -48,6 +48,7 @@ struct GemmNeeds {
   int adds = 0;                 // sums of other ranks that tiles are added to; 0: none is
   bool splits = false;          // some sums of ranges of K go through memory
   bool phases = false;          // some tile's sums of several ranges of K stay in registers
+  bool sources = false;         // and they begin anywhere in K, or the first has an A of its own
   bool moves = false;           // comm lanes are blocks of it (joined_movers.h says so)
   device::Follower follower = device::Follower::none;  // of every tile
   bool bias = false;

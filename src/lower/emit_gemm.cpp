@@ -19,11 +19,32 @@ KRange k_range(const SegmentLowering& state, int index, int ranges) {
   return {begin(index), begin(index + 1)};
 }
 
+std::vector<KRange> source_ranges(const SegmentLowering& state, int rank) {
+  const ColShards shares = state.col_shards();
+  std::vector<KRange> all;
+  for (int i = 0; i < state.op.ranks; ++i) {
+    const int source = (rank + i) % state.op.ranks;
+    all.push_back(
+        {static_cast<int32_t>(shares.begin(source)), static_cast<int32_t>(shares.end(source))});
+  }
+  return all;
+}
+
 namespace {
 
 std::vector<KRange> k_ranges(const SegmentLowering& state, int ranges) {
   std::vector<KRange> all;
   for (int i = 0; i < ranges; ++i) all.push_back(k_range(state, i, ranges));
+  return all;
+}
+
+// By rank: the phases of its tiles, in the order in which it takes them.
+std::vector<std::vector<KRange>> phases_by_rank(const SegmentLowering& state) {
+  const bool by_source = state.exchanges() && state.phases() > 1;
+  std::vector<std::vector<KRange>> all;
+  for (int rank = 0; rank < state.op.ranks; ++rank) {
+    all.push_back(by_source ? source_ranges(state, rank) : k_ranges(state, state.phases()));
+  }
   return all;
 }
 
@@ -138,7 +159,7 @@ void emit_gemm(SegmentLowering& state, Emitter& emit, const ReadA& read_a,
                const WriteTile& write_tile, const std::function<void(int32_t)>& after_wave) {
   const int32_t lanes = state.lanes.compute, splits = state.splits();
   const std::vector<KRange> of_split = k_ranges(state, splits);
-  const std::vector<KRange> of_phase = k_ranges(state, state.phases());
+  const std::vector<std::vector<KRange>> of_phase = phases_by_rank(state);
   const Followers followers(state, emit, write_tile);
   const auto emit_range = [&](int rank, int32_t tile, int range, const std::vector<KRange>& all,
                               uint32_t lane) {
@@ -167,7 +188,8 @@ void emit_gemm(SegmentLowering& state, Emitter& emit, const ReadA& read_a,
   // Task `turn` of a tile's.
   const auto emit_task = [&](int rank, int32_t tile, int32_t turn, uint32_t lane) {
     if (state.in_phases(rank, tile)) {
-      for (int i = 0; i < state.phases(); ++i) emit_range(rank, tile, i, of_phase, lane);
+      const std::vector<KRange>& all = of_phase[static_cast<size_t>(rank)];
+      for (int i = 0; i < state.phases(); ++i) emit_range(rank, tile, i, all, lane);
       return emit_sum(rank, tile, state.phases(), lane);
     }
     emit_range(rank, tile, turn + 1 < splits ? turn + 1 : 0, of_split, lane);

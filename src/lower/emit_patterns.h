@@ -40,6 +40,8 @@ struct KRange {
 };
 // Range `index` of `ranges` that K is cut into: whole steps, of which the first have the fewest.
 KRange k_range(const SegmentLowering& state, int index, int ranges);
+// Behind an all-to-all: what each rank has of K, the own range first, then those of the next ranks.
+std::vector<KRange> source_ranges(const SegmentLowering& state, int rank);
 
 using ReadA = std::function<void(int rank, const Rect& tile, KRange k)>;
 using WriteTile = std::function<void(int rank, int32_t tile, const Rect& rect)>;
@@ -52,7 +54,7 @@ using WriteTile = std::function<void(int rank, int32_t tile, const Rect& rect)>;
 // With split-k each range of a tile's K is a task of its own; their sums meet in `ranges`, in fp32.
 // The last task computes the first range, which is the shortest, and then adds the others to it in
 // the order of K. With k-phases the ranges of a tile in_phases() follow one another on one lane, in
-// the order in which their rows arrive, and their sum comes behind the last.
+// the order in which their rows or columns arrive, and their sum comes behind the last.
 void emit_gemm(SegmentLowering& state, Emitter& emit, const ReadA& read_a,
                const WriteTile& write_tile,
                const std::function<void(int32_t wave)>& after_wave = {});

@@ -168,10 +168,13 @@ struct SegmentLowering {
   int splits() const { return schedule.split_k; }  // tasks that compute a tile
   // Ranges of K in which a lane computes the tiles that are in_phases().
   int phases() const {
-    return pattern == Pattern::push_gather && splits() == 1 ? schedule.k_phases : 1;
+    const bool any = pattern == Pattern::push_gather || pattern == Pattern::exchange_input;
+    return any && splits() == 1 ? schedule.k_phases : 1;
   }
-  // Whether the rank computes the tile in those: it, or its partner, has rows of others.
+  // Whether the rank computes the tile in those: it, or its partner, has rows of others. Behind an
+  // all-to-all every tile has columns of others.
   bool in_phases(int rank, int32_t tile) const {
+    if (exchanges()) return phases() > 1;
     return phases() > 1 &&
            !(owns_rows(rank, grid.rect(tile)) && owns_rows(rank, grid.rect(partner(rank, tile))));
   }

@@ -42,6 +42,34 @@ bool is_residual(const Plan& plan, const Region& read, const Region& tile) {
 
 bool is_notify(const Instr& instr) { return instr.op == Opcode::notify; }
 
+// Whether the gemm has the range of K that a rank behind an all-to-all takes next: where K ends it
+// goes on with its beginning. The first range may lie in a matrix of its own, which has the columns
+// of one rank only.
+bool leads_to_source(const Plan& plan, const Instr& gemm, const Instr& next, bool is_first) {
+  const auto before = plan.reads(gemm), after = plan.reads(next);
+  if (gemm.op != Opcode::gemm || next.op != Opcode::gemm || before.size() != 2 ||
+      after.size() != 2) {
+    return false;
+  }
+  const Region &a = before[0], &b = before[1], &next_a = after[0], &next_b = after[1];
+  const int32_t end = plan.buffers[b.buffer].cols_on(b.rank);
+  const bool wraps = b.col1 == end && next_b.col0 == 0 && next_b.col1 <= b.col0;
+  Region following = b;
+  following.col0 = next_b.col0;
+  following.col1 = next_b.col1;
+  if (following != next_b || (!wraps && next_b.col0 != b.col1)) return false;
+  if (next_a.col0 != next_b.col0 || next_a.rank != a.rank || next_a.rows() != a.rows() ||
+      b.col0 % kBlockOfK != 0) {
+    return false;
+  }
+  // Behind the last column of what ends there kernels read zeros.
+  const bool ends_with_block = a.cols() % kBlockOfK == 0;
+  const bool ends_with_buffers = wraps && a.col1 == plan.buffers[a.buffer].cols_on(a.rank);
+  if (!ends_with_block && !ends_with_buffers) return false;
+  if (next_a.buffer != a.buffer) return is_first && a.col0 == 0;
+  return a.col0 == b.col0 && next_a.row0 == a.row0;
+}
+
 // Whether the gemm computes the same tile over the range of K that follows.
 bool leads_to(const Plan& plan, const Instr& gemm, const Instr& next) {
   const auto before = plan.reads(gemm), after = plan.reads(next);
@@ -85,7 +113,8 @@ TileTask::TileTask(const Plan& plan, const Lane& lane, uint32_t at) : plan_(plan
 }
 
 bool TileTask::may_go_on(const Plan& plan, const Instr& gemm, const Instr& next) {
-  return !is_product(next.op) || leads_to(plan, gemm, next) || is_beside(plan, gemm, next);
+  return !is_product(next.op) || leads_to(plan, gemm, next) ||
+         leads_to_source(plan, gemm, next, true) || is_beside(plan, gemm, next);
 }
 
 string_view TileTask::take(uint32_t at) {
@@ -121,13 +150,28 @@ bool TileTask::tells(uint32_t from, uint32_t to) const {
   return std::any_of(lane_.instrs.begin() + from + 1, lane_.instrs.begin() + to, is_notify);
 }
 
+// Ranges that begin behind the tile's first one, or have gone through the end of K, end there.
+bool TileTask::is_before_begin(uint32_t at) const {
+  const Region &first = plan_.reads(instr(tile_.begin)).back(),
+               &next = plan_.reads(instr(at)).back();
+  return next.col0 >= first.col1 || next.col1 <= first.col0;
+}
+
 string_view TileTask::take_gemm(uint32_t at) {
   constexpr string_view kExpected =
-      "expected the next range of K of the gemm before it, which ends at a multiple of 64, or "
+      "expected the next range of K of the gemm before it, which ends at a multiple of 64 or at "
+      "the end of K, behind which its beginning follows, or "
       "another product of the same rows of A beside it, with nothing but waits between, both kept "
       "in local buffers of fp32";
   if (stage_ != Stage::multiplies) return kExpected;
   if (leads_to(plan_, instr(tile_.gemm), instr(at))) {
+    ++num_ranges_;
+    tile_.gemm = at;
+    return "";
+  }
+  if (leads_to_source(plan_, instr(tile_.gemm), instr(at), num_ranges_ == 1) &&
+      is_before_begin(at)) {
+    by_source_ = true;
     ++num_ranges_;
     tile_.gemm = at;
     return "";
@@ -172,7 +216,10 @@ string_view TileTask::add_ranges(uint32_t at) {
     return "expected ranges of K at equal distances in one buffer, in multiples of 8 columns and "
            "of at most 15 in memory";
   }
-  tile_.sum = {at, at, tile_.begin, static_cast<uint32_t>(others)};
+  if (by_source_ && others != 0) {
+    return "expected all ranges of K in registers where they begin behind the first";
+  }
+  tile_.sum = {at, at, tile_.begin, static_cast<uint32_t>(others), by_source_};
   stage_ = Stage::ranges_added;
   return "";
 }

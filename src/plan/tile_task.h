@@ -33,16 +33,19 @@ struct TileSum {
   uint32_t of_ranges = 0;  // position of the one that adds ranges of K; 0: there is none
   uint32_t first = 0;      // of this: the first of the gemms whose sums stay in registers
   uint32_t others = 0;     // ranges of K that it adds from memory
-  uint32_t of_ranks = 0;   // position of the one that adds ranks' sums. Of this:
-  uint32_t own_at = 0;     // which of its sources is the tile
-  int32_t step_rows = 0;   // of the buffer, from source to source
+  // Those in registers begin somewhere in K and go on with its beginning behind its end, or the
+  // first has rows of A in a matrix of its own.
+  bool by_source = false;
+  uint32_t of_ranks = 0;      // position of the one that adds ranks' sums. Of this:
+  uint32_t own_at = 0;        // which of its sources is the tile
+  int32_t step_rows = 0;      // of the buffer, from source to source
   bool has_residual = false;  // the last source is none of these, but of another buffer
-  AddedPart part = {};     // the tile, or what of it is the rank's own
+  AddedPart part = {};        // the tile, or what of it is the rank's own
 
   explicit operator bool() const { return position != 0; }
   bool reads_memory() const { return others != 0 || of_ranks != 0; }
   bool stores_before() const { return of_ranks != 0 && !part.is_all; }
-  TileSum of_ranges_alone() const { return {of_ranges, of_ranges, first, others}; }
+  TileSum of_ranges_alone() const { return {of_ranges, of_ranges, first, others, by_source}; }
   // What is added before anything is stored.
   TileSum before_stores() const { return stores_before() ? of_ranges_alone() : *this; }
   // Whose writes of the gemm's and the sums' are the whole tile's, the rank's part included.
@@ -142,6 +145,7 @@ class TileTask {
   std::string_view follow_product(uint32_t at);
   const Region* kept(uint32_t at) const { return kept_by(plan_, lane_.rank, instr(at)); }
   bool tells(uint32_t from, uint32_t to) const;
+  bool is_before_begin(uint32_t at) const;
   const Instr& instr(uint32_t at) const { return lane_.instrs[at]; }
 
   const Plan& plan_;
@@ -149,6 +153,7 @@ class TileTask {
   Stage stage_ = Stage::multiplies;
   Tile tile_;
   uint32_t num_ranges_ = 1;  // whose gemms follow one another
+  bool by_source_ = false;   // and that in a way that sums tell
   Product products_[2];
   uint32_t num_products_ = 1;
 };

@@ -27,6 +27,33 @@ void check_exchange_by_nccl(Case& c) {
          fmt::format("collectives={}", to_string(s.collectives)), "collectives=nccl");
 }
 
+// Behind an all-to-all a phase is what one rank has of K.
+void check_sources(Case& c) {
+  const Schedule& s = c.schedule;
+  if (s.k_phases <= 1) return;
+  const auto refuse = [&](std::string_view why, std::string_view right) {
+    c.refuse("k-phases={} with {}, {}: take {}", s.k_phases, to_string(c.op.kind), why, right);
+  };
+  if (c.op.kind.in != Edge::all_to_all) {
+    refuse("whose tiles multiply own rows", "k-phases=1");
+  } else if (s.mover == Mover::nccl) {
+    refuse("of which mover=nccl brings all columns at once",
+           "k-phases=1, or mover=comm-blocks or copy-engine");
+  } else if (s.granularity != Granularity::tile && s.granularity != Granularity::slice) {
+    refuse(fmt::format("whose tiles begin by kernels at granularity={}", to_string(s.granularity)),
+           "k-phases=1, or granularity=tile or slice");
+  } else if (s.split_k > 1) {
+    refuse("whose ranges of K are ranks', not those of split-k", "k-phases=1 or split-k=1");
+  } else if (s.k_phases != c.op.ranks) {
+    refuse("where a phase is what a rank has of K",
+           c.op.ranks == 1 ? "k-phases=1" : fmt::format("k-phases=1 or {}", c.op.ranks));
+  } else if (c.op_good && c.op.shares_of(c.op.k).block() % kSplitStep != 0) {
+    refuse(fmt::format("of which a rank has {} columns, no multiple of {}",
+                       c.op.shares_of(c.op.k).block(), kSplitStep),
+           "k-phases=1");
+  }
+}
+
 }  // namespace
 
 bool check_exchange(Case& c) {
@@ -59,8 +86,7 @@ bool check_exchange(Case& c) {
                           std::string_view right) {
     if (is_set) c.refuse("{} with {}, {}: take {}", set, kind, why, right);
   };
-  refuse(s.k_phases > 1, fmt::format("k-phases={}", s.k_phases),
-         "whose rows come from all ranks at once", "k-phases=1");
+  check_sources(c);
   refuse(s.own != OwnRows::direct, fmt::format("own={}", to_string(s.own)), "which gathers no rows",
          "own=direct");
   refuse(s.start != Start::tile, fmt::format("start={}", to_string(s.start)),

@@ -113,6 +113,7 @@ double estimate_instrs(const Segment& op, const Schedule& schedule) {
     per_rank += std::max(tiles, tile_rows * ranks * movers) * 6;
     const bool awaits_each = op.kind.in == Edge::all_to_all && schedule.sync == Sync::flag;
     if (awaits_each) per_rank += tiles * ranks * movers;
+    if (schedule.k_phases > 1) per_rank += tiles * 2 * (ranks + 1);
   } else if (op.makes_terms()) {
     // A tile is notified once and waited for once by each rank that reduces it.
     const double reducers = schedule.reduction == Reduction::one_shot ? ranks : 1;

@@ -124,12 +124,23 @@ int exchange_sms(const Segment& op, const Machine& machine) {
   return most;
 }
 
-// Behind an all-to-all tiles begin when all of their rows are whole, so the last of few waves is
-// long in beginning: halves of tiles leave others to be computed meanwhile.
+// Behind an all-to-all tiles begin with what their rank has of K, where that is whole steps.
+int phases_by_source(const Segment& op) {
+  constexpr int kMostRanks = 16;
+  if (op.kind.in != Edge::all_to_all || op.weights > 1 || op.ranks > kMostRanks) return 1;
+  if (!problems(op).empty()) return 1;
+  return op.shares_of(op.k).block() % kSplitStep == 0 ? op.ranks : 1;
+}
+
+// Where they begin when all of their rows are whole, the last of few waves is long in beginning:
+// halves of tiles leave others to be computed meanwhile.
 void halve_few_tiles(Schedule& schedule, const Segment& op, const Machine& machine) {
   constexpr int64_t kFewWaves = 4;
   constexpr int kWide = 256;
-  if (op.kind.in != Edge::all_to_all || op.ranks == 1 || schedule.tile_n < kWide) return;
+  if (op.kind.in != Edge::all_to_all || op.ranks == 1 || schedule.k_phases > 1 ||
+      schedule.tile_n < kWide) {
+    return;
+  }
   const int64_t lanes = std::max(1, machine.sms - schedule.comm_sms);
   const int64_t tiles = ((op.local_m() + schedule.tile_m - 1) / schedule.tile_m) *
                         ((op.local_n() + schedule.tile_n - 1) / schedule.tile_n);
@@ -147,6 +158,7 @@ Schedule make_fused(Granularity granularity, Sync sync, const Segment& op, const
   schedule.reduction = fixed_order(op);
   schedule.comm_sms = op.exchanges() ? exchange_sms(op, machine) : kCommSms;
   schedule = finish(schedule, op, machine);
+  schedule.k_phases = phases_by_source(op);
   halve_few_tiles(schedule, op, machine);
   return schedule;
 }

@@ -144,7 +144,9 @@ void Costs::find_parts() {
       holds_ranges_[reads[0].buffer] = true;
       Part part;
       part.in_registers = static_cast<uint32_t>(reads.size()) - tile.sum.others;
-      part.k = b_of(tile.gemm).col1 - b_of(tile.begin).col0;
+      for (uint32_t at = tile.begin; at <= tile.gemm; ++at) {
+        if (instrs[at].op == Opcode::gemm) part.k += b_of(at).cols();
+      }
       part.columns = b_of(tile.gemm).rows();
       parts_[instrs[sum]] = part;
       for (uint32_t at = tile.begin; at <= tile.gemm; ++at) {

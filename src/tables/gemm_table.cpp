@@ -30,6 +30,10 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
   flatten(table.splits, splits);
   std::vector<device::GemmFollow> follows;
   flatten(table.follows, follows);
+  std::vector<device::GemmSource> sources;
+  flatten(table.sources, sources);
+  STRETTO_ASSERT(sources.empty() || sources.size() == tasks.size(),
+                 "every task or none has sources");
   STRETTO_ASSERT(table.end_waits.empty() || table.end_waits.size() == table.blocks.size(),
                  "every block or none waits at its end");
   STRETTO_ASSERT(splits.size() % std::max<size_t>(tasks.size(), 1) == 0,
@@ -51,6 +55,7 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
   splits_ = upload(splits);
   follows_ = upload(follows);
   entries_ = upload(entries);
+  sources_ = upload(sources);
   params_ = {maps_.as<device::TensorMap>(),
              first_task_.as<uint32_t>(),
              tasks_.as<GemmTask>(),
@@ -67,7 +72,8 @@ DeviceGemmTable::DeviceGemmTable(const GemmTable& table, const device::SignalSpa
              acquired_.as<uint32_t>(),
              follows_.as<device::GemmFollow>(),
              entries_.as<device::GemmEntry>(),
-             tasks.size()};
+             tasks.size(),
+             sources_.as<device::GemmSource>()};
 }
 
 namespace {

@@ -22,6 +22,7 @@ struct GemmTable {
   // kernels with followers or bias.
   std::vector<std::vector<device::GemmSplit>> splits;
   std::vector<std::vector<device::GemmFollow>> follows;
+  std::vector<std::vector<device::GemmSource>> sources;  // for kernels with sources
   // Of a grouped kernel, as `blocks`, for each of map_sets.
   std::vector<std::vector<std::vector<device::GemmEntry>>> entries;
   std::vector<std::vector<device::WaitEntry>> end_waits;  // by block, behind its tasks; or none
@@ -42,7 +43,7 @@ class DeviceGemmTable {
 
  private:
   DeviceMemory maps_, first_task_, tasks_, waits_, notifies_, destinations_, splits_, follows_,
-      first_end_wait_, acquired_, entries_;
+      first_end_wait_, acquired_, entries_, sources_;
   MarkWords marks_;
   device::GemmParams params_{};
   int num_blocks_;

@@ -27,7 +27,12 @@ void GemmTasks::add(uint32_t lane, uint32_t at, const TileSum& sum, std::vector<
   const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
   const Instr& gemm = instrs[at];
   const Region& b = plan.reads(gemm).back();
-  const int32_t k = plan.reads(sum.of_ranges != 0 ? instrs[sum.first] : gemm).front().col0;
+  const Instr& first = sum.of_ranges != 0 ? instrs[sum.first] : gemm;
+  const int32_t k = plan.reads(first).back().col0;
+  uint32_t blocks = 0;
+  for (uint32_t i = sum.of_ranges != 0 ? sum.first : at; i <= at; ++i) {
+    if (is_product(instrs[i].op)) blocks += blocks_of_k(plan, instrs[i]);
+  }
   const device::TaskRows rows = basis_.task_rows(gemm);
   for_each_row_part(plan, gemm, [&](const RowPart& part) {
     const Region& a = *part.a;
@@ -40,7 +45,7 @@ void GemmTasks::add(uint32_t lane, uint32_t at, const TileSum& sum, std::vector<
     task.a_row = a.row0;
     task.b_row = b.row0;
     task.first_k = static_cast<uint16_t>(k / device::kTileK);
-    task.num_k = static_cast<uint16_t>((a.col1 - k + device::kTileK - 1) / device::kTileK);
+    task.num_k = static_cast<uint16_t>(blocks);
     task.first_destination = static_cast<uint32_t>(table.destinations.size());
     const auto store = [&](const Region& to, int32_t row) { add_destination(to, row, part, task); };
     if (followed.last != nullptr) {
@@ -48,6 +53,7 @@ void GemmTasks::add(uint32_t lane, uint32_t at, const TileSum& sum, std::vector<
     } else {
       basis_.sums.for_each_store(plan, lane, at, store);
     }
+    if (config_.sources) table.sources.back().push_back(source_of(first, gemm, sum));
     const bool two = config_.follower == device::Follower::swiglu;
     if (config_.splits) {
       table.splits.back().push_back(split_of(plan.lanes[lane], at, sum));
@@ -153,6 +159,7 @@ void GemmTasks::add_part(uint32_t lane, uint32_t at, const TileSum& sum,
         [&](const Region& to, int32_t row) { add_destination(to, row, all, task); });
   });
   if (config_.splits) launch_.table.splits.back().emplace_back();
+  if (config_.sources) launch_.table.sources.back().emplace_back();
   if (config_.bias) launch_.table.follows.back().push_back(launch_.table.follows.back().back());
 }
 
@@ -186,6 +193,20 @@ device::GemmFollow GemmTasks::follow_of(const Lane& lane, const FollowedBy& foll
     }
   }
   return follow;
+}
+
+device::GemmSource GemmTasks::source_of(const Instr& first, const Instr& last, const TileSum& sum) {
+  const Plan& plan = basis_.plan;
+  const Region &a = plan.reads(first).front(), &b = plan.reads(first).back();
+  device::GemmSource source{};
+  const int32_t k = plan.buffers[b.buffer].cols_on(b.rank);
+  source.end_block = static_cast<uint16_t>((k + device::kTileK - 1) / device::kTileK);
+  const bool has_own = sum.by_source && a.buffer != plan.reads(last).front().buffer;
+  if (!has_own) return source;
+  source.own_map = maps_.number_of(MapSpec::Use::a, a, end_of_map(plan, a));
+  source.own_row = a.row0;
+  source.own_blocks = static_cast<uint16_t>(blocks_of_k(plan, first));
+  return source;
 }
 
 device::GemmSplit GemmTasks::split_of(const Lane& lane, uint32_t at, const TileSum& sum) const {

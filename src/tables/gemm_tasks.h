@@ -47,6 +47,8 @@ class GemmTasks {
   void finish() { launch_.maps = maps_.all(); }
 
  private:
+  // Of the task of a tile whose K begins with the gemm `first` and ends with `last`.
+  device::GemmSource source_of(const Instr& first, const Instr& last, const TileSum& sum);
   device::GemmSplit split_of(const Lane& lane, uint32_t at, const TileSum& sum) const;
   // `stored`: the tile that the task stores, of so many entries.
   device::GemmEntry entry_of(const Instr& product, const Region& stored, int32_t entry,

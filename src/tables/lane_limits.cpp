@@ -272,6 +272,8 @@ class LaneLimits {
                   at);
     }
     if (is_routed_product(gemm.op)) return look_at_stack(at);
+    const TileSum sum = sums_.of(at.lane, sums_.last_of(at.lane, at.pos));
+    if (sum.by_source && sum.first == at.pos) return;  // it may lie in a matrix of its own
     for (const Region& read : reads) {
       if (read.col0 % device::kTileK == 0 && read.col0 == reads.front().col0) continue;
       limits_.add(fmt::format("a range of K must start at a multiple of {}, the same in A and B",

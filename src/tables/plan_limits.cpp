@@ -116,7 +116,7 @@ std::string why_no_kernel(const Plan& plan, const GemmNeeds& needs, bool serves)
   if (needs.library) return "";
   if (std::string why = why_no_tile(needs, serves); !why.empty()) return why;
   if (needs.grouped) return why_illegal(config_for(plan, needs, serves));
-  if (!needs.splits || needs.adds == 0) return "";
+  if (!needs.sources && (!needs.splits || needs.adds == 0)) return "";
   return why_illegal(config_for(plan, needs, serves));
 }
 

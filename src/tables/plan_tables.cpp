@@ -72,6 +72,7 @@ class TableBuilder {
       if (launch.config.bias || launch.config.follower == device::Follower::swiglu) {
         launch.table.follows.emplace_back();
       }
+      if (launch.config.sources) launch.table.sources.emplace_back();
       for (uint32_t at = part.begin; at < part.end; ++at) {
         const Instr& instr = lane.instrs[at];
         if (instr.op == Opcode::wait) {

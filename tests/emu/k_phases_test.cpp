@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "stretto/check.h"
-#include "stretto/emulate.h"
-#include "stretto/lower.h"
-#include "stretto/schedule.h"
+#include <tuple>
+
+#include "lost_syncs.h"
+#include "small_plans.h"
 #include "stretto/serve.h"
 
 namespace stretto::emu {
@@ -58,6 +58,42 @@ TEST(KPhases, AreRightForEveryPointThatPushesAndShape) {
     }
   }
   EXPECT_LT(refused, 12 * 5 * (static_cast<int>(presets().size()) - 1));
+}
+
+// Behind an all-to-all: ragged rows, fewer rows than ranks, a last rank of fewer columns.
+TEST(KPhases, OfSourcesAreProvedAndRight) {
+  for (const int ranks : {2, 3, 4, 8}) {
+    const Machine machine = small_machine(ranks, 9);
+    const int64_t uneven = 64 * ranks - (ranks == 3 ? 2 : 3);
+    for (const auto& [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{16 * ranks, 48, 64 * ranks},
+                                  {67, 40, uneven},
+                                  {3, 24, 128 * ranks}}) {
+      const Operator op = make_operator("a2a-gemm", {{"m", m}, {"n", n}, {"k", k}}, ranks);
+      for (const char* schedule :
+           {"tiles,comm-sms=2", "tiles,comm-sms=1,sync=counter,reuse=ack", "slices,comm-sms=2",
+            "tiles,mover=copy-engine,comm-sms=0", "slices,mover=copy-engine,comm-sms=0,order=plain",
+            "tiles,comm-sms=3,swizzle=1"}) {
+        const std::string text = fmt::format("{},tile=8x16,k-phases={}", schedule, ranks);
+        SCOPED_TRACE(to_string(op) + " " + text);
+        const Plan plan = lower(op, parse_schedules(text, op, machine), machine);
+        EXPECT_TRUE(plan.find_buffer("ranges"));
+        expect_proved(plan);
+        for (const uint64_t seed : {1, 2}) expect_right(plan, {.seed = seed});
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(KPhases, OfSourcesNeedEverySync) {
+  const Operator op = make_operator("a2a-gemm", {{"m", 27}, {"n", 32}, {"k", 190}}, 3);
+  const Machine machine = small_machine(3, 7);
+  for (const char* schedule :
+       {"tiles,comm-sms=2", "tiles,comm-sms=1,reuse=ack", "slices,comm-sms=1",
+        "slices,mover=copy-engine,comm-sms=0,reuse=ack"}) {
+    const std::string text = fmt::format("{},tile=8x16,k-phases=3", schedule);
+    expect_every_sync_is_needed(lower(op, parse_schedules(text, op, machine), machine));
+  }
 }
 
 TEST(KPhases, ServeFewerRows) {

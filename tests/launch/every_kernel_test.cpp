@@ -64,6 +64,7 @@ TEST(KernelSpace, TheShortListHasOfEachSortOne) {
             0);
   EXPECT_EQ(missing([](const GemmConfig& c) { return std::pair(c.serves, c.splits); }), 0);
   EXPECT_EQ(missing([](const GemmConfig& c) { return std::pair(c.phases, c.moves); }), 0);
+  EXPECT_EQ(missing([](const GemmConfig& c) { return std::pair(c.sources, c.moves); }), 0);
   EXPECT_EQ(missing([](const GemmConfig& c) { return std::pair(c.bf16, c.output); }), 0);
   EXPECT_EQ(missing([](const GemmConfig& c) { return std::tuple(c.tile_m, c.tile_n, c.follower); }),
             0);

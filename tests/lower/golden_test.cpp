@@ -70,6 +70,8 @@ constexpr Golden kGoldens[] = {
     {"a2a-gemm.two-chunk", kToTokens, "two-chunk,tile=16x16,comm-sms=1"},
     {"gemm-a2a.decomposed", kToHeads, "decomposed,tile=16x16,order=peer-staggered"},
     {"a2a-gemm.tiles", kToTokens, "tiles,tile=16x16,comm-sms=1,order=arrival"},
+    {"a2a-gemm.k-phases", "a2a-gemm m=35 n=32 k=128 ranks=2 dtype=bf16",
+     "tiles,tile=16x16,comm-sms=1,order=arrival,k-phases=2"},
     {"a2a-gemm.decomposed", kToTokens, "decomposed,tile=16x16,order=arrival"},
     {"gemm-rs.split-k", "gemm-rs m=40 n=24 k=300 ranks=2 dtype=bf16",
      "tiles,tile=16x16,comm-sms=0,order=interleaved,split-k=2"},

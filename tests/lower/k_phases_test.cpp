@@ -124,6 +124,46 @@ TEST(KPhases, OfSplitKCutPiecesOnly) {
   EXPECT_THAT(begins, ElementsAre(0, 64, 128, 192, 256));
 }
 
+TEST(KPhases, BehindAnAllToAllAreWhatRanksHaveTheOwnFirst) {
+  const Draft draft = draft_of("a2a-gemm m=96 n=32 k=184 ranks=3 dtype=bf16",
+                               "tiles,tile=16x16,comm-sms=1,k-phases=3", small_machine(3, 5));
+  const uint16_t a = buffer_of(draft, "a"), in = buffer_of(draft, "in");
+  for (const Lane& lane : draft.plan.lanes) {
+    if (lane.kind != LaneKind::compute || lane.rank != 1) continue;
+    ASSERT_THAT(lane.instrs, SizeIs(4));
+    std::vector<std::tuple<uint16_t, int32_t, Columns, Columns>> read;
+    for (int i = 0; i < 3; ++i) {
+      const auto reads = draft.plan.reads(lane.instrs[static_cast<size_t>(i)]);
+      read.emplace_back(reads[0].buffer, reads[0].row0, Columns(reads[0].col0, reads[0].col1),
+                        Columns(reads[1].col0, reads[1].col1));
+    }
+    const Columns first(0, 64), second(64, 128), third(128, 184);
+    const int32_t row = std::get<1>(read[1]);
+    EXPECT_THAT(
+        read, ElementsAre(std::tuple(a, 32 + row, first, second), std::tuple(in, row, third, third),
+                          std::tuple(in, row, first, first)));
+    EXPECT_EQ(lane.instrs[3].op, Opcode::reduce);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(draft.plan.reads(lane.instrs[3])[i], draft.plan.writes(lane.instrs[i])[0]);
+    }
+  }
+}
+
+// Two stripes of rows, which all lanes compute at once.
+TEST(KPhases, OfSourcesAreSentToWhoeverTakesThemNext) {
+  const Draft draft = draft_of("a2a-gemm m=96 n=32 k=192 ranks=3 dtype=bf16",
+                               "tiles,tile=16x16,comm-sms=1,k-phases=3", small_machine(3, 5));
+  std::vector<std::pair<int, int32_t>> sent;
+  for (const Task& task : tasks_of(draft, Opcode::copy, 1)) {
+    const Region& to = draft.plan.writes(*task.instr)[0];
+    sent.emplace_back(to.rank, to.row0);
+    EXPECT_EQ(to.col0, 64);
+    EXPECT_EQ(draft.plan.reads(*task.instr)[0].row0, 32 * to.rank + to.row0);
+  }
+  EXPECT_THAT(sent,
+              ElementsAre(std::pair(0, 0), std::pair(0, 16), std::pair(2, 0), std::pair(2, 16)));
+}
+
 TEST(KPhases, OfOwnRowsAreNone) {
   const Draft one = draft_of("ag-gemm m=64 n=64 k=320 ranks=1 dtype=bf16",
                              "tiles,tile=16x16,k-phases=4", small_machine(1, 8));

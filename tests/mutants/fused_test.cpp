@@ -27,6 +27,7 @@ std::vector<Subject> fused_subjects() {
   add("gemm-rs m=64 n=32 k=64 ranks=2 dtype=bf16", "tiles,tile=16x16,comm-sms=0");
   add("gemm-rs m=40 n=32 k=256 ranks=2 dtype=bf16", "tiles,tile=16x16,comm-sms=0,split-k=2");
   add("ag-gemm m=40 n=64 k=256 ranks=2 dtype=bf16", "tiles,tile=16x16,comm-sms=1,k-phases=3");
+  add("a2a-gemm m=40 n=32 k=184 ranks=3 dtype=bf16", "tiles,tile=16x16,comm-sms=1,k-phases=3");
   add("mlp m=40 h=64 f=96 ranks=2 dtype=bf16", "tiles,tile=16x32,comm-sms=1");
   add("mlp-gelu m=40 h=64 f=96 ranks=2 dtype=bf16", "tiles,tile=16x32,comm-sms=1");
   add("gemm-ar-norm m=40 n=64 k=64 ranks=2 dtype=bf16", "slices,tile=16x16,comm-sms=1");

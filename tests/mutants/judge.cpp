@@ -41,6 +41,7 @@ const Graph kGraphs[] = {
     {"gemm-rs-norm-ag", {{"m", 17}, {"n", 16}, {"k", 64}}},
     {"gemm-a2a", {{"m", 17}, {"n", 32}, {"k", 32}}},
     {"a2a-gemm", {{"m", 17}, {"n", 32}, {"k", 32}}},
+    {"a2a-gemm", {{"m", 17}, {"n", 32}, {"k", 128}}},  // in phases
     {"layer", {{"m", 13}, {"h", 16}, {"f", 32}, {"heads", 4}, {"kv-heads", 2}, {"head-dim", 4}}},
     {"embedding-a2a", {{"bags", 17}, {"tables", 4}, {"rows", 7}, {"dim", 8}, {"pool", 3}}},
     {"mlp-ar", {{"m", 17}, {"h", 16}, {"f", 32}}},

@@ -176,6 +176,12 @@ std::vector<PlanCase> cases() {
     add(gather, "m=2000 n=2112 k=576", "bf16",
         "tiles,tile=128x224,comm-sms=4,order=interleaved,own=gathered,k-phases=3,cluster=2");
     add(gather, "m=47 n=512 k=64", "bf16", "tiles,tile=8x64,comm-sms=8,swizzle=1,cluster=2");
+    // Columns of every rank one after the other, the own ones where they lie.
+    const char* exchange = "a2a-gemm";
+    add(exchange, "m=2048 n=1024 k=4096", "bf16", "tiles,tile=128x256,comm-sms=4");
+    add(exchange, "m=1003 n=1088 k=1024", "fp16", "tiles,tile=128x192,comm-sms=3,sync=counter");
+    add(exchange, "m=4100 n=2048 k=1024", "bf16", "slices,tile=64x128,comm-sms=8,reuse=ack");
+    add(exchange, "m=2048 n=1024 k=4096", "bf16", "slices,mover=copy-engine,comm-sms=0");
     add("gemm-ar", "m=512 n=1024 k=1024", "bf16", "tiles,reduction=one-shot");
     add("gemm-rs", "m=1024 n=1024 k=1024", "bf16", "tiles,partials=fp32");
     // Sums of others in pieces of 32 columns, and of tiles of 256 rows.

@@ -66,6 +66,24 @@ TEST(Presets, FollowTheOperator) {
 }
 
 // Picking rows while they are loaded costs a share of the product, a pass costs what they have.
+TEST(Presets, BeginWithTheRanksColumnsBehindAnAllToAll) {
+  const auto phases = [](const Segment& op) {
+    const Machine machine = default_machine(op.ranks);
+    const Schedule tiles = find_preset("tiles").make(op, machine);
+    EXPECT_TRUE(legal(op, tiles, machine).empty()) << to_string(op);
+    return tiles.k_phases;
+  };
+  Segment op = a2a_gemm(4);
+  EXPECT_EQ(phases(op), 4);
+  EXPECT_EQ(phases(gemm_a2a(4)), 1);
+  EXPECT_EQ(phases(a2a_gemm(1)), 1);
+  op.k = 4 * 96;
+  EXPECT_EQ(phases(op), 1) << "no whole steps";
+  op = a2a_gemm(4);
+  op.weights = 2;
+  EXPECT_EQ(phases(op), 1) << "two products side by side";
+}
+
 TEST(Presets, PermuteRowsWhereExpertsHaveManyAndAreWide) {
   Machine machine = machine_of();
   machine.gemm_tflops = 700;

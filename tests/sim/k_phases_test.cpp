@@ -35,6 +35,15 @@ TEST(KPhases, BringNothingWhereOwnRowsTakeLongerThanTheFlight) {
               0.01 * whole);
 }
 
+// Behind an all-to-all, each rank's own columns first.
+TEST(KPhases, OfSourcesHideMostOfAnAllToAll) {
+  const Segment op{kA2aGemm, 4096, 4096, 4096, 2, DType::bf16};
+  const std::string tiles = "tiles,tile=128x256,comm-sms=4,k-phases=";
+  const Simulation whole = simulated(op, tiles + "1"), by_source = simulated(op, tiles + "2");
+  EXPECT_NEAR(by_source.compute_us, whole.compute_us, 0.02 * whole.compute_us);
+  EXPECT_LT(by_source.exposed_us, 0.6 * whole.exposed_us);
+}
+
 // As a plan of hand may have them.
 TEST(KPhases, InAnyOrderTakeTheirTime) {
   const Segment op{kAgGemm, 512, 1024, 8192, 2, DType::bf16};

@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "lower/plan_of_operator.h"
 #include "phases_fixture.h"
+#include "table_walk.h"
 #include "tables/plan_limits.h"
 
 namespace stretto::cuda {
@@ -78,6 +80,54 @@ TEST(ScheduledPhases, TablesCanBeMadeForEveryKindOfGather) {
                      schedule.find("bucket") != std::string::npos);
       EXPECT_TRUE(tables.gemms.front().config.phases) << ranks << " " << schedule;
       EXPECT_EQ(why_illegal(tables.gemms.front().config), "");
+    }
+  }
+}
+
+// Whose `in` has no columns of its own, so that what is stored tells what was read where.
+TEST(ScheduledPhases, OfSourcesAreMultipliedAsThePlanHasThem) {
+  struct Case {
+    int ranks, m, n, k;
+    const char* schedule;
+  };
+  for (const Case& one : {Case{2, 300, 136, 256, "tiles,tile=128x128,comm-sms=2"},
+                          Case{3, 200, 72, 184, "tiles,tile=64x64,comm-sms=1,sync=counter"},
+                          Case{3, 200, 72, 384, "slices,tile=64x64,mover=copy-engine,comm-sms=0"},
+                          Case{4, 270, 64, 256, "slices,tile=64x64,comm-sms=3"}}) {
+    const std::string op =
+        fmt::format("a2a-gemm m={} n={} k={} ranks={} dtype=bf16", one.m, one.n, one.k, one.ranks);
+    SCOPED_TRACE(op + " " + one.schedule);
+    const Plan plan = plan_of_operator(op, fmt::format("{},k-phases={}", one.schedule, one.ranks));
+    ASSERT_THAT(why_not_on_cuda(plan), IsEmpty());
+    EXPECT_TRUE(TileSums(plan).needs_no_memory(*plan.find_buffer("ranges")));
+    TableWalk walk(plan);
+    for (const RankTables& tables : walk.tables()) {
+      ASSERT_EQ(tables.gemms.size(), 1u);
+      EXPECT_TRUE(tables.gemms[0].config.sources);
+      EXPECT_EQ(why_illegal(tables.gemms[0].config), "");
+    }
+    EXPECT_FALSE(walk.run()) << "tiles need what others have";
+    walk.make_copies();
+    ASSERT_TRUE(walk.run());
+    const Buffer& a = plan.buffers[*plan.find_buffer("a")];
+    const Buffer& b = plan.buffers[*plan.find_buffer("b")];
+    const Buffer& out = plan.buffers[*plan.find_buffer("out")];
+    const int block = (one.m + one.ranks - 1) / one.ranks;
+    for (int rank = 0; rank < one.ranks; ++rank) {
+      for (int row = 0; row < out.rows_on(rank); ++row) {
+        for (int column = 0; column < one.n; ++column) {
+          float sum = 0;
+          for (int k = 0; k < one.k; ++k) {
+            const int source = k / a.cols;
+            sum +=
+                walk.values(source,
+                            "a")[static_cast<size_t>((rank * block + row) * a.cols + k % a.cols)] *
+                walk.values(rank, "b")[static_cast<size_t>(column * b.cols + k)];
+          }
+          ASSERT_EQ(walk.values(rank, "out")[static_cast<size_t>(row * out.cols + column)], sum)
+              << rank << " " << row << " " << column;
+        }
+      }
     }
   }
 }

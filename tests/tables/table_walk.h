@@ -68,7 +68,36 @@ class TableWalk {
     return true;
   }
 
+  // What lanes beside the tiles copy of inputs, and what they tell.
+  void make_copies() {
+    for (const Lane& lane : plan_.lanes) {
+      if (lane.kind == LaneKind::compute) continue;
+      for (const Instr& instr : lane.instrs) {
+        if (instr.op == Opcode::notify) {
+          const device::NotifyEntry entry = signals_.notify_entry(plan_, instr);
+          counters_[entry.rank][entry.signal] += entry.amount;
+        }
+        if (instr.op != Opcode::copy) continue;
+        for (const Region& to : plan_.writes(instr)) copy(plan_.reads(instr)[0], to);
+      }
+    }
+  }
+
  private:
+  float& value(const Region& region, int row, int column) {
+    const size_t place = static_cast<size_t>(region.row0 + row) *
+                             static_cast<size_t>(plan_.buffers[region.buffer].cols) +
+                         static_cast<size_t>(region.col0 + column);
+    return memory_.at(places_[region.rank][region.buffer][0]).at(place);
+  }
+  void copy(const Region& from, const Region& to) {
+    for (int row = 0; row < from.rows(); ++row) {
+      for (int column = 0; column < from.cols(); ++column) {
+        value(to, row, column) = value(from, row, column);
+      }
+    }
+  }
+
   struct Block {
     size_t rank;
     const GemmLaunch* launch;
@@ -132,14 +161,24 @@ class TableWalk {
     const Matrix& b = block.launch->maps[task.b_map].matrix;
     const std::vector<float>&from_a = memory_.at(a.address), &from_b = memory_.at(b.address);
     const int k0 = task.first_k * device::kTileK, k1 = k0 + task.num_k * device::kTileK;
+    const auto& sources = block.launch->table.sources;
+    const bool wraps = !sources.empty();
+    const device::GemmSource source =
+        wraps ? sources[block.index][block.task] : device::GemmSource{};
+    const int end = source.end_block * device::kTileK;
+    const Matrix& own_a = block.launch->maps[source.own_map].matrix;
     block.tile.assign(static_cast<size_t>(config(block).tile_m * config(block).tile_n), 0);
     const int width = device::layout_of(config(block)).stored_columns;
     const auto fill = [&](int first, const Matrix& b, const std::vector<float>& from_b, int b_row) {
       for (int r = 0; r < config(block).tile_m; ++r) {
         for (int c = 0; c < width; ++c) {
           float sum = 0;
-          for (int k = k0; k < k1; ++k) {
-            sum += at(from_a, a, task.a_row + r, k) * at(from_b, b, b_row + c, k);
+          for (int i = k0; i < k1; ++i) {
+            const bool own = i - k0 < source.own_blocks * device::kTileK;
+            const int k = wraps && i >= end ? i - end : i;
+            sum += (own ? at(memory_.at(own_a.address), own_a, source.own_row + r, i - k0)
+                        : at(from_a, a, task.a_row + r, k)) *
+                   at(from_b, b, b_row + c, k);
           }
           element(block, r, first + c) = sum;
         }

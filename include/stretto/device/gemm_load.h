@@ -98,6 +98,8 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
   GemmTask next = first;
   GemmFollow next_follow{};
   if constexpr (kLayout.halves == 2) next_follow = params.follows[begin];
+  [[maybe_unused]] GemmSource next_source{};
+  if constexpr (kConfig.sources) next_source = params.sources[begin];
   [[maybe_unused]] EntryWalk<kConfig> entries(params, epoch, begin);
   for (uint32 i = begin; i < end; ++i) {
     const GemmTask task = next;
@@ -105,6 +107,10 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
     [[maybe_unused]] const GemmFollow follow = next_follow;
     if constexpr (kLayout.halves == 2) {
       if (i + 1 < end) next_follow = params.follows[i + 1];
+    }
+    [[maybe_unused]] const GemmSource source = next_source;
+    if constexpr (kConfig.sources) {
+      if (i + 1 < end) next_source = params.sources[i + 1];
     }
     if constexpr (!kConfig.phases) {
       if (task.num_waits != 0) {
@@ -159,7 +165,14 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
         if (left == task.num_k) shared.write_note(i, false);
       }
       barrier_arrive_expect(full, (kConfig.gathers ? 0 : kLayout.a_bytes) + kLayout.b_bytes);
-      if constexpr (!kConfig.gathers) {
+      if constexpr (kConfig.sources) {
+        const uint32 done = task.num_k - left;
+        const bool own = done < source.own_blocks;
+        load_operand<kConfig.shared == Shared::a>(
+            own ? maps + source.own_map : a_map, own ? static_cast<int32>(done) * kTileK : k,
+            own ? source.own_row : a_row, shared.a + ring.slot * kLayout.a_bytes, kLayout.a_bytes,
+            kLayout.a_box_rows, rank, full);
+      } else if constexpr (!kConfig.gathers) {
         load_operand<kConfig.shared == Shared::a>(a_map, k, a_row,
                                                   shared.a + ring.slot * kLayout.a_bytes,
                                                   kLayout.a_bytes, kLayout.a_box_rows, rank, full);
@@ -174,6 +187,9 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
                                                   kLayout.b_bytes, kLayout.b_box_rows, rank, full);
       }
       ring.advance<kConfig.stages>();
+      if constexpr (kConfig.sources) {
+        if (k + kTileK == source.end_block * kTileK) k = -kTileK;
+      }
     }
     if constexpr (kConfig.adds > 0) {
       if (task.sum_step != 0) {

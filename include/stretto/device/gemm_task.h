@@ -48,10 +48,11 @@ struct GemmConfig {
   OutputType output = OutputType::bf16;
   bool overlap_store = true;  // store a tile while the next one multiplies; 16-bit outputs only
   bool serves = false;        // runs may have fewer rows than the plan; without clusters only
-  int32 adds = 0;       // sources that a task may add to its tile; 16-bit outputs, no clusters
-  bool splits = false;  // a tile's K may be split among tasks (GemmSplit); no clusters
-  bool phases = false;  // waits may stand before later blocks of a task's K
-  bool moves = false;   // its first blocks are movers (gemm_mover.h)
+  int32 adds = 0;        // sources that a task may add to its tile; 16-bit outputs, no clusters
+  bool splits = false;   // a tile's K may be split among tasks (GemmSplit); no clusters
+  bool phases = false;   // waits may stand before later blocks of a task's K
+  bool sources = false;  // K may begin anywhere, with rows of A in another map; with phases only
+  bool moves = false;    // its first blocks are movers (gemm_mover.h)
   // What tasks do to their tiles before they store them, a row of bias first; where the kernel
   // adds, to the sums that they add up, and to nothing else.
   Follower follower = Follower::none;
@@ -204,6 +205,17 @@ struct GemmFollow {
 };
 static_assert(sizeof(GemmFollow) == 24);
 
+// Of a task whose K is that of several ranks, where the kernel has sources. Its first blocks of A
+// are in a map of their own, from the first column of that on. Behind the last block of K the first
+// one follows.
+struct GemmSource {
+  int32 own_row;
+  uint16 own_map, own_blocks;
+  uint16 end_block;  // of K
+  uint16 reserved;
+};
+static_assert(sizeof(GemmSource) == 12);
+
 // Rows that lie anywhere in one tensor, as a table names them by number. What names none of them
 // goes nowhere: whatever stands in the table, nothing else is written.
 struct ScatteredRows {
@@ -266,7 +278,8 @@ struct GemmParams {
   // By task, where the kernel is grouped; run e works with set e % map_sets of num_entries each.
   const GemmEntry* entries;
   uint64 num_entries;
+  const GemmSource* sources;  // by task, where the kernel has sources
 };
-static_assert(sizeof(GemmParams) == 192);
+static_assert(sizeof(GemmParams) == 200);
 
 }  // namespace stretto::device
