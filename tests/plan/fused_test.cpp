@@ -203,6 +203,28 @@ TEST(Fused, SumsOfRanksTakeOnOneResidualBehindThem) {
   EXPECT_THAT(changed("slots[64:128,0:64] z[64:128,0:64]", "z[64:128,0:64]"), HasSubstr(expected));
 }
 
+// As behind an all-to-all, where a rank begins with what it has of K, in a matrix of its own.
+TEST(Fused, RangesGoOnBehindTheEndOfK) {
+  const auto ranges = [](const char* first, const char* second) {
+    return fmt::format(
+        "  gemm #0 {} -> ranges[0:128,0:64]\n"
+        "  gemm #0 fused {} -> ranges[128:256,0:64]\n"
+        "  reduce #0 fused ranges[0:128,0:64] ranges[128:256,0:64] -> y[0:128,0:64]\n",
+        first, second);
+  };
+  const char *own = "z[0:128,0:64] b[0:64,64:128]", *other = "a[0:128,0:64] b[0:64,0:64]";
+  expect_words(ranges(own, other));
+  expect_words(ranges("a[0:128,64:128] b[0:64,64:128]", other));
+  expect_words(ranges("z[0:128,0:64] b[0:64,0:64]", "a[0:128,64:128] b[0:64,64:128]"));
+  const char* const expected = "or at the end of K";
+  EXPECT_THAT(why_not(ranges(own, "a[0:128,0:128] b[0:64,0:128]")), HasSubstr(expected));
+  EXPECT_THAT(why_not(ranges("z[0:128,0:64] b[0:64,0:64]", other)), HasSubstr(expected));
+  EXPECT_THAT(why_not(ranges("z[0:128,0:64] b[0:64,0:64]", "a[0:128,0:64] b[0:64,64:128]")),
+              HasSubstr(expected));
+  EXPECT_THAT(why_not(ranges("a[0:128,64:128] b[0:64,0:64]", "z[0:128,0:64] b[0:64,64:128]")),
+              HasSubstr(expected));
+}
+
 TEST(Fused, NobodyElseTouchesWhatStaysInRegisters) {
   const std::string comm = "lane 0 comm 0\n";
   EXPECT_THAT(
