@@ -62,6 +62,7 @@ constexpr Golden kGoldens[] = {
      "tiles,tile=16x16"},
     {"gemm-a2a.tiles", "gemm-a2a m=40 n=64 k=16 ranks=2 dtype=bf16", "tiles,tile=16x16"},
     {"a2a-gemm.tiles", "a2a-gemm m=40 n=32 k=64 ranks=2 dtype=bf16", "tiles,tile=16x16"},
+    {"a2a-gemm.k-phases", "a2a-gemm m=40 n=32 k=128 ranks=2 dtype=bf16", "tiles,tile=16x16"},
     {"layer.tiles", "layer m=24 h=64 f=96 heads=4 kv-heads=2 head-dim=16 ranks=2 dtype=bf16",
      "tiles,tile=16x64,comm-sms=1"},
     {"moe-ep.library", "moe-ep t=20 h=72 f=80 experts=3 k=2 ranks=1 dtype=bf16",
