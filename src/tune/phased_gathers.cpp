@@ -99,7 +99,7 @@ bool own_tiles_fill(const Segment& op, const Machine& machine) {
 std::vector<Candidate> phased_gathers(const Segment& op, const Machine& machine, size_t most,
                                       Predictions& predictions) {
   const bool short_k = op.k < kShortestPhase * kFirstPhases;
-  if (op.makes_terms() || op.ranks == 1 || short_k || own_tiles_fill(op, machine)) return {};
+  if (!op.gathers() || op.ranks == 1 || short_k || own_tiles_fill(op, machine)) return {};
   Sweep sweep(op, machine);
   Schedule tiles = fused_tiles(op, machine);
   for (const SweptTile& tile : kPhaseTiles) {

@@ -31,6 +31,7 @@ void add_splits(Sweep& sweep, const Segment& op, const Machine& machine, Schedul
   const auto over = [](int64_t size, int tile) { return (size + tile - 1) / tile; };
   const int64_t count = over(op.local_m(), tiles.tile_m) * over(op.local_n(), tiles.tile_n);
   int added = 0;
+  tiles.k_phases = 1;
   for (const int splits : std::views::reverse(kSplits)) {
     if (count * splits > machine.sms - tiles.comm_sms || op.local_k() < kShortestRange * splits) {
       continue;
@@ -39,6 +40,14 @@ void add_splits(Sweep& sweep, const Segment& op, const Machine& machine, Schedul
     sweep.add(tiles);
     if (++added == kMostSplits) return;
   }
+}
+
+// Behind an all-to-all copy engines push a few slices to each peer, and every SM multiplies.
+void add_slices_by_copy_engines(Sweep& sweep, const Segment& op, const Machine& machine) {
+  Schedule slices = find_preset("slices").make(op, machine);
+  slices.mover = Mover::copy_engine;
+  set_size(slices, kGathers[0].tile, 0);
+  sweep.add(slices);
 }
 
 // Then tiles in the order in which rows arrive read B again for every row of tiles or two; in the
@@ -105,6 +114,7 @@ void add_usual(Sweep& sweep, const Segment& op, const Machine& machine) {
     set_size(tiles, point.tile, point.comm_sms);
     sweep.add(tiles);
   }
+  if (op.kind.in == Edge::all_to_all) add_slices_by_copy_engines(sweep, op, machine);
   if (op.makes_terms() || !row_fills_half_a_wave(op, machine)) return;
   tiles.order = Order::own_first;
   set_size(tiles, kGathers[0].tile, kGathers[0].comm_sms);

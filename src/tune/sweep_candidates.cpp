@@ -105,13 +105,14 @@ void add_found(Sweep& sweep, const Segment& op, const Machine& machine) {
                                                   : std::span<const FoundPoint>(kFoundGathers)) {
     const bool phases = point.k_phases > 1;
     const bool hides = op.ranks > 1 && !own_tiles_fill(op, machine);  // the first rows' flight
-    if (phases && (!hides || op.k < kShortestPhase * point.k_phases)) continue;
+    const bool by_source = op.kind.in == Edge::all_to_all;  // as many phases as ranks, or one
+    if (phases && !by_source && (!hides || op.k < kShortestPhase * point.k_phases)) continue;
     // Copy engines send sums by the slice.
     const bool slices = op.makes_terms() && point.mover == Mover::copy_engine;
     Schedule found = slices ? find_preset("slices").make(op, machine) : fused_tiles(op, machine);
     found.mover = point.mover;
     set_size(found, point.tile, point.comm_sms);
-    found.k_phases = point.k_phases;
+    if (!by_source) found.k_phases = point.k_phases;
     found.swizzle = point.swizzle;
     if (point.mover == Mover::copy_engine) found.reuse = Reuse::double_buffer;
     sweep.add(found);
@@ -134,6 +135,7 @@ std::vector<Candidate> sweep_candidates(const Segment& op, const Machine& machin
   Schedule whole = tiles;  // the smallest of the usual ones
   set_size(whole, {128, 128}, op.makes_terms() ? 0 : 12);
   Schedule split = whole;
+  split.k_phases = 1;
   for (const int splits : kSplits) {
     split.split_k = splits;
     if (op.local_k() >= kShortestRange * splits) sweep.add(split);

@@ -105,5 +105,28 @@ TEST(SweepCandidates, PhasesOfKWhereTheFirstRowsFlightIsExposed) {
   EXPECT_TRUE(phased("ag-gemm m=4096 n=14336 k=1024 ranks=2 dtype=bf16").empty());
 }
 
+TEST(SweepCandidates, BehindAnAllToAllTilesBeginWithTheirRanksColumns) {
+  const auto by_source = [](const char* text, Mover mover) {
+    const Segment op = parse_segment(text);
+    std::vector<int> found;
+    for (const Candidate& one : sweep_candidates(op, default_machine(op.ranks), 0)) {
+      if (one.schedule.mover == mover && one.schedule.k_phases > 1) {
+        found.push_back(one.schedule.k_phases);
+      }
+    }
+    return found;
+  };
+  using testing::AllOf;
+  using testing::Each;
+  using testing::IsEmpty;
+  using testing::Not;
+  const char* op = "a2a-gemm m=4096 n=4096 k=4096 ranks=2 dtype=bf16";
+  EXPECT_THAT(by_source(op, Mover::comm_blocks), AllOf(Not(IsEmpty()), Each(2)));
+  EXPECT_THAT(by_source(op, Mover::copy_engine), AllOf(Not(IsEmpty()), Each(2)));
+  // Ranks have no whole steps of K.
+  EXPECT_THAT(by_source("a2a-gemm m=4096 n=4096 k=4160 ranks=2 dtype=bf16", Mover::comm_blocks),
+              IsEmpty());
+}
+
 }  // namespace
 }  // namespace stretto
