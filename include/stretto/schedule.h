@@ -108,7 +108,9 @@ namespace stretto {
     "computes (granularity chunk, sync event)")                                                   \
   X("comm-sms", "SMs taken from compute for communication blocks and reducers")                   \
   X("split-k", "ranges of K that a tile is computed in, side by side, then added in fp32")        \
-  X("k-phases", "ranges of K in which rows are gathered; tiles begin when the first is there")    \
+  X("k-phases",                                                                                   \
+    "ranges of K in which rows are gathered; tiles begin when the first is there. Before "        \
+    "a2a-gemm as many as ranks: tiles begin with what their own has")                             \
   X("cluster",                                                                                    \
     "lanes that compute tiles of the same columns side by side: 2 load B once for both "          \
     "(gathers, mover comm-blocks, granularity tile)")                                             \
@@ -140,7 +142,7 @@ struct Schedule {
   std::vector<int> groups;
   int comm_sms = 0;  // SMs taken from compute for communication blocks and reducers
   int split_k = 1;   // ranges of K that a tile is computed in, side by side, and then added
-  int k_phases = 1;  // ranges of K in which rows are gathered; tiles begin with the first
+  int k_phases = 1;  // ranges of K in which rows or columns come; tiles begin with the first
   OwnRows own = OwnRows::direct;  // where a gather's tiles take the rank's own rows from
   Start start = Start::tile;      // when a gather's tile begins
   int cluster = 1;  // lanes that compute side by side, on the same columns: 2 load B once for both
