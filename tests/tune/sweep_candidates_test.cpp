@@ -6,6 +6,7 @@
 
 #include "stretto/error.h"
 #include "stretto/tune.h"
+#include "tune/usual_schedules.h"
 
 namespace stretto {
 namespace {
@@ -123,6 +124,10 @@ TEST(SweepCandidates, BehindAnAllToAllTilesBeginWithTheirRanksColumns) {
   const char* op = "a2a-gemm m=4096 n=4096 k=4096 ranks=2 dtype=bf16";
   EXPECT_THAT(by_source(op, Mover::comm_blocks), AllOf(Not(IsEmpty()), Each(2)));
   EXPECT_THAT(by_source(op, Mover::copy_engine), AllOf(Not(IsEmpty()), Each(2)));
+  for (const Schedule& one :
+       usual_schedules(parse_segment(op), default_machine(2), RowCount::fixed)) {
+    EXPECT_NE(one.granularity, Granularity::tile) << to_string(one);
+  }
   // Ranks have no whole steps of K.
   EXPECT_THAT(by_source("a2a-gemm m=4096 n=4096 k=4160 ranks=2 dtype=bf16", Mover::comm_blocks),
               IsEmpty());
