@@ -42,12 +42,13 @@ std::string why_halves_misfit(const GemmConfig& config) {
 
 std::string describe(const GemmConfig& config) {
   return fmt::format(
-      "{}x{}x{} stages {} consumers {} shared {} {} to {}{}{}{}{}{}{}{}{}{}{}{}", config.tile_m,
+      "{}x{}x{} stages {} consumers {} shared {} {} to {}{}{}{}{}{}{}{}{}{}{}{}{}", config.tile_m,
       config.tile_n, device::kTileK, config.stages, config.consumers, name_of(config.shared),
       config.bf16 ? "bf16" : "fp16", name_of(config.output), config.overlap_store ? " overlap" : "",
       config.serves ? " serves" : "", config.adds > 0 ? fmt::format(" adds {}", config.adds) : "",
       config.splits ? " splits" : "", config.phases ? " phases" : "",
-      config.sources ? " sources" : "", config.moves ? " moves" : "", config.bias ? " bias" : "",
+      config.sources ? " sources" : "", config.moves ? " moves" : "", config.norms ? " norms" : "",
+      config.bias ? " bias" : "",
       config.gathers   ? " gathers"
       : config.grouped ? " grouped"
                        : "",
@@ -109,6 +110,11 @@ std::string why_illegal(const GemmConfig& config) {
   if (config.sources && (!config.phases || config.shared != Shared::none || config.serves)) {
     return "a kernel of several ranks' K has phases, no clusters, and serves no fewer rows";
   }
+  if (config.norms && (config.shared != Shared::none || config.serves || config.grouped ||
+                       config.moves || config.output == OutputType::fp32)) {
+    return "a kernel that norms rows behind its tiles has 16-bit outputs, no clusters and no "
+           "movers, serves no fewer rows, and its rows choose no matrices";
+  }
   if (config.grouped && config.output == OutputType::fp32) {
     return "tiles of rows that choose their matrices are stored in 16 bits";
   }
@@ -125,7 +131,8 @@ using namespace stretto::device;
 constexpr GemmConfig kConfig{{.tile_m = {}, .tile_n = {}, .stages = {}, .consumers = {},
                              .shared = Shared::{}, .bf16 = {}, .output = OutputType::{},
                              .overlap_store = {}, .serves = {}, .adds = {}, .splits = {},
-                             .phases = {}, .sources = {}, .moves = {}, .follower = Follower::{}, .bias = {},
+                             .phases = {}, .sources = {}, .moves = {}, .norms = {},
+                             .follower = Follower::{}, .bias = {},
                              .grouped = {}, .gathers = {}, .scatters = {}}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, 1)
 stretto_gemm(const __grid_constant__ {} params) {{
@@ -135,11 +142,14 @@ stretto_gemm(const __grid_constant__ {} params) {{
                      config.tile_m, config.tile_n, config.stages, config.consumers,
                      name_of(config.shared), config.bf16, name_of(config.output),
                      config.overlap_store, config.serves, config.adds, config.splits, config.phases,
-                     config.sources, config.moves, name_of(config.follower), config.bias,
-                     config.grouped, config.gathers, config.scatters,
-                     config.moves ? "GemmMoverParams" : "GemmParams",
-                     config.moves ? "gemm_with_movers<kConfig>(params)"
-                                  : "gemm_sm90<kConfig>(params, blockIdx.x)");
+                     config.sources, config.moves, config.norms, name_of(config.follower),
+                     config.bias, config.grouped, config.gathers, config.scatters,
+                     config.moves   ? "GemmMoverParams"
+                     : config.norms ? "GemmRowsParams"
+                                    : "GemmParams",
+                     config.moves   ? "gemm_with_movers<kConfig>(params)"
+                     : config.norms ? "gemm_sm90<kConfig>(params.gemm, blockIdx.x, &params.rows)"
+                                    : "gemm_sm90<kConfig>(params, blockIdx.x)");
 }
 
 GemmKernel::GemmKernel(const Device& device, const Compiler& compiler, const GemmConfig& config)
@@ -150,8 +160,15 @@ GemmKernel::GemmKernel(const Device& device, const Compiler& compiler, const Gem
 void GemmKernel::launch(const Stream& stream, int blocks, const device::GemmParams& params,
                         bool overlap) const {
   const device::GemmLayout layout = device::layout_of(config_);
-  STRETTO_ASSERT(!config_.moves, "movers come with tables of their own");
+  STRETTO_ASSERT(!config_.moves && !config_.norms, "movers and rows come with tables of their own");
   STRETTO_ASSERT(blocks > 0 && blocks % layout.cluster == 0, "blocks of a cluster stay together");
+  kernel_.launch(stream, blocks, layout.threads, layout.cluster, &params, overlap);
+}
+
+void GemmKernel::launch(const Stream& stream, int blocks, const device::GemmRowsParams& params,
+                        bool overlap) const {
+  const device::GemmLayout layout = device::layout_of(config_);
+  STRETTO_ASSERT(config_.norms && blocks > 0, "a kernel that norms, and tiles for it");
   kernel_.launch(stream, blocks, layout.threads, layout.cluster, &params, overlap);
 }
 

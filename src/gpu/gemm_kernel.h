@@ -7,6 +7,7 @@
 #include "gpu/device.h"
 #include "plan/added_part.h"
 #include "stretto/device/gemm_mover.h"
+#include "stretto/device/tile_rows.h"
 
 namespace stretto::cuda {
 
@@ -34,6 +35,9 @@ class GemmKernel {
               bool overlap = false) const;
   // Of a configuration that moves; `blocks` is how many multiply.
   void launch(const Stream& stream, int blocks, const device::GemmMoverParams& params,
+              bool overlap = false) const;
+  // Of a configuration that norms.
+  void launch(const Stream& stream, int blocks, const device::GemmRowsParams& params,
               bool overlap = false) const;
 
  private:

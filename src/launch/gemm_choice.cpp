@@ -76,6 +76,7 @@ GemmConfig config_for(const Plan& plan, const GemmNeeds& needs, bool serves) {
   config.phases = needs.phases;
   config.sources = needs.sources;
   config.moves = needs.moves;
+  config.norms = needs.norms;
   config.follower = needs.follower;
   config.bias = needs.bias;
   config.grouped = needs.grouped;

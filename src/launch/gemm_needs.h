@@ -50,6 +50,7 @@ struct GemmNeeds {
   bool phases = false;          // some tile's sums of several ranges of K stay in registers
   bool sources = false;         // and they begin anywhere in K, or the first has an A of its own
   bool moves = false;           // comm lanes are blocks of it (joined_movers.h says so)
+  bool norms = false;           // its blocks norm rows behind their tiles (rank_program.h says so)
   device::Follower follower = device::Follower::none;  // of every tile
   bool bias = false;
   // Rows choose matrices: all tiles are of entries, of `rows` rows each, or none is; and whether

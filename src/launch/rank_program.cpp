@@ -6,6 +6,7 @@
 #include "launch/joined_movers.h"
 #include "launch/order_steps.h"
 #include "launch/stream_events.h"
+#include "plan/tile_rows.h"
 
 namespace stretto::cuda {
 namespace {
@@ -54,12 +55,22 @@ class MainStream {
       }
       if (split < tail) move.push_back({stretch.lane, split, tail, {}});
     }
+    const std::vector<BlockPart> rows =
+        by_library ? std::vector<BlockPart>() : take_rows(gemm, move);
     std::vector<BlockPart>& last = !move.empty() ? move : !gemm.empty() ? gemm : head;
     if (alone_ && !(by_library && move.empty())) deal_out(waits, last);
     std::vector<Step>& steps = program_.streams[0].steps;
     steps.insert(steps.end(), notifies.begin(), notifies.end());
     add_kernel(StepKind::move, std::move(head), program_.moves);
-    if (!gemm.empty()) program_.needs.push_back(sums_.needs()[number]);
+    if (!gemm.empty()) {
+      program_.needs.push_back(sums_.needs()[number]);
+      program_.needs.back().norms = !rows.empty();
+      program_.rows.emplace_back();
+      if (!rows.empty()) {
+        program_.rows.back() = static_cast<uint32_t>(program_.moves.size());
+        program_.moves.push_back(rows);
+      }
+    }
     add_kernel(StepKind::gemm, std::move(gemm), program_.gemms);
     steps.insert(steps.end(), behind.begin(), behind.end());
     add_kernel(StepKind::move, std::move(move), program_.moves);
@@ -67,6 +78,27 @@ class MainStream {
   }
 
  private:
+  // What `move` has, where the blocks of `gemm` can do it all behind their tiles: their parts then
+  // go on with it.
+  std::vector<BlockPart> take_rows(std::vector<BlockPart>& gemm,
+                                   std::vector<BlockPart>& move) const {
+    const bool all = std::all_of(move.begin(), move.end(), [&](const BlockPart& part) {
+      return are_rows_of_tiles(plan_, plan_.lanes[part.lane], part.begin, part.end);
+    });
+    if (move.empty() || !all) return {};
+    std::vector<BlockPart> rows, blocks = gemm;
+    auto next = move.begin();
+    for (BlockPart& block : blocks) {  // both by lane
+      const bool has_rows = next != move.end() && next->lane == block.lane;
+      rows.push_back(has_rows ? *next++ : BlockPart{block.lane, block.end, block.end, {}});
+      block.end = rows.back().end;
+    }
+    if (next != move.end()) return {};  // of a lane without tiles
+    gemm = std::move(blocks);
+    move.clear();
+    return rows;
+  }
+
   // Every wait to one of the blocks, so that they take one round trip and not one after the other;
   // those that lanes have in common once.
   void deal_out(std::vector<Step>& waits, std::vector<BlockPart>& blocks) const {

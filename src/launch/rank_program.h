@@ -3,12 +3,13 @@
 //
 // Compute lanes become one stream: each stretch between two boundaries is a GEMM kernel (the tiles
 // and the sums that it adds to them) and a mover kernel (what lanes do after their last tile), and
-// the end of a kernel is the boundary. Partitions that lanes make ahead of their first tile are a
-// mover kernel before both. Comm lanes are one mover kernel on a stream of its own, or
-// blocks of the only GEMM kernel (joined_movers.h); every copy lane and every nccl lane is a
-// stream. Waits and notifies inside a kernel are the kernel's; those at a boundary or in a copy or
-// nccl lane are steps of the stream. Where a step of the same rank makes a notify that another step
-// awaits, a stream event takes the counter's place.
+// the end of a kernel is the boundary. Where all that lanes do after their last tile is to norm
+// rows, the GEMM kernel's blocks do it too (plan/tile_rows.h). Partitions that lanes make ahead of
+// their first tile are a mover kernel before both. Comm lanes are one mover kernel on a stream of
+// its own, or blocks of the only GEMM kernel (joined_movers.h); every copy lane and every nccl lane
+// is a stream. Waits and notifies inside a kernel are the kernel's; those at a boundary or in a
+// copy or nccl lane are steps of the stream. Where a step of the same rank makes a notify that
+// another step awaits, a stream event takes the counter's place.
 //
 // What compute lanes await behind their last task is dealt out to the blocks of the kernel before
 // it when the rank has no copy and no nccl lanes: then nothing but that kernel and the comm lanes,
@@ -20,7 +21,9 @@
 // (library_products.h): nothing but gemms, and waits and notifies are steps around it.
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -57,6 +60,12 @@ struct StepStream {
 struct RankProgram {
   std::vector<StepStream> streams;                   // the compute lanes' first
   std::vector<std::vector<BlockPart>> gemms, moves;  // blocks of each kernel
+  // Of each of `gemms` that norms rows, which of `moves` these are: no step, but the ends of its
+  // blocks' parts, one for each of them.
+  std::vector<std::optional<uint32_t>> rows;
+  bool are_rows(size_t move) const {
+    return std::find(rows.begin(), rows.end(), static_cast<uint32_t>(move)) != rows.end();
+  }
   // Whether moves[0] are blocks of gemms[0] and no step.
   bool joins() const { return !needs.empty() && needs.front().moves; }
   uint32_t num_events = 0;

@@ -29,7 +29,8 @@ void emit_columns_dealt(SegmentLowering& state, Emitter& emit);
 
 void emit_local(SegmentLowering& state, Emitter& emit);
 void emit_nccl_reduce(SegmentLowering& state, Emitter& emit);
-AfterTiles emit_slot_reduce(SegmentLowering& state, Emitter& emit);
+// `rows_sum`: partial sums are sent to their slots, and stages over rows add them.
+AfterTiles emit_slot_reduce(SegmentLowering& state, Emitter& emit, bool rows_sum);
 AfterTiles emit_packed_reduce(SegmentLowering& state, Emitter& emit);
 AfterTiles emit_exchange_output(SegmentLowering& state, Emitter& emit);
 // Left are the sums of what all ranks send.

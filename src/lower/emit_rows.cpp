@@ -1,16 +1,21 @@
 // Stages over rows: every lane takes a block of the rank's rows through all stages of the
 // segment. A gather sends each block on to all ranks, from the lane that has it; or the last stage
-// does as it makes it.
+// does as it makes it. Where the lanes of a product's tiles take the rows behind these, each has
+// some that are whole early and some that are late.
 #include "lower/emit_rows.h"
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "lower/emitter.h"
 #include "lower/opcode_of.h"
 #include "lower/rect.h"
 #include "lower/residual_sums.h"
+#include "lower/rows_in_turn.h"
 #include "lower/sent_rows.h"
+#include "lower/slot_places.h"
+#include "schedule/rows_with_tiles.h"
 
 namespace stretto {
 namespace {
@@ -25,7 +30,10 @@ class RowStages {
         op_(part.rows.op),
         segment_(segment),
         sent_(gather_by_stage(state, part, segment) != nullptr ? segment.result : -1),
-        emit_(state, state.lanes, part) {}
+        behind_tiles_(product_with_rows(state, part, segment)),
+        emit_(state, state.lanes, part) {
+    if (behind_tiles_ != nullptr && sums_with_rows(*behind_tiles_)) slots_.emplace(*behind_tiles_);
+  }
 
   void emit() {
     if (segment_.is_gather()) {
@@ -34,6 +42,7 @@ class RowStages {
     }
     for (int rank = 0; rank < op_.ranks; ++rank) {
       for_each_block(rank, [&](uint32_t lane, Rect rows) {
+        if (slots_ && !behind_tiles_->residual) sum_slots(rank, lane, rows);
         for (const int id : segment_.stages) emit_stage(op_.stage(id), rank, lane, rows);
       });
     }
@@ -113,6 +122,7 @@ class RowStages {
 
   void emit_stage(const Stage& stage, int rank, uint32_t lane, Rect rows) {
     if (const SegmentLowering* const product = summed_by(state_, part_, stage.out)) {
+      if (slots_) return sum_slots(rank, lane, rows);
       if (!product->residual->is_handed_over) return;
       emit_.read(operand(product->part.result, rank, rows));
     } else {
@@ -125,6 +135,17 @@ class RowStages {
       emit_.write(region_of(rows, buffer_of(stage.out), rank));
     }
     emit_.stage(lane, stage);
+  }
+
+  // What every rank has made of these rows, and the residual where they take one on.
+  void sum_slots(int rank, uint32_t lane, const Rect& rows) {
+    const SegmentLowering& product = *behind_tiles_;
+    for (int source = 0; source < op_.ranks; ++source) {
+      emit_.read(slots_->slot(product.pieces.all[0], rows, rank, source));
+    }
+    if (product.residual) emit_.read(operand(product.residual->residual, rank, rows));
+    emit_.write(region_of(rows, product.buffers.out, rank));
+    emit_.task(lane, Opcode::reduce);
   }
 
   void send() {
@@ -201,10 +222,27 @@ class RowStages {
   const Operator& op_;
   const OperatorSegment& segment_;
   const int sent_;  // the tensor whose rows go to all ranks as they are made; -1: none
+  const SegmentLowering* const behind_tiles_;  // whose lanes take the rows; null: a kernel does
+  std::optional<SlotPlaces> slots_;            // where the rows' lanes make the sums too
   Emitter emit_;
 };
 
 }  // namespace
+
+bool sums_with_rows(const SegmentLowering& product) {
+  return product.schedule.reduction == Reduction::one_shot;
+}
+
+const SegmentLowering* product_with_rows(const Lowering& state, const PartLowering& part,
+                                         const OperatorSegment& segment) {
+  if (!takes_rows_with_tiles(state.schedule, segment)) return nullptr;
+  const OperatorSegment* const before = &segment - 1;  // legal() has seen to it
+  const auto found = std::find_if(state.products.begin(), state.products.end(),
+                                  [&](const SegmentLowering& product) {
+                                    return &product.of_rows == &part && &product.part == before;
+                                  });
+  return &*found;
+}
 
 AfterTiles emit_rows(Lowering& state, const PartLowering& part, const OperatorSegment& segment,
                      bool by_movers) {

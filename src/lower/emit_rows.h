@@ -9,6 +9,12 @@ namespace stretto {
 AfterTiles emit_rows(Lowering& state, const PartLowering& part, const OperatorSegment& segment,
                      bool by_movers);
 
+// The product whose lanes take the segment's rows behind their tiles, as the schedule says; null:
+// rows are a kernel of their own. Where the product's sums are one-shot, the rows' tasks make them.
+const SegmentLowering* product_with_rows(const Lowering& state, const PartLowering& part,
+                                         const OperatorSegment& segment);
+bool sums_with_rows(const SegmentLowering& product);
+
 // The product of that part that gathers what the segment hands over; null: it hands over nothing.
 const SegmentLowering* gathers_for(const Lowering& state, const PartLowering& part,
                                    const OperatorSegment& segment);

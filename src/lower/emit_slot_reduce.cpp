@@ -28,7 +28,7 @@ class SlotReduce {
     }
   }
 
-  void emit() {
+  void emit(bool rows_sum) {
     emit_gemm(
         state_, emit_, own_rows_of_a(state_, emit_),
         [&](int rank, int32_t tile, const Rect&) { write_tile(rank, tile); },
@@ -36,7 +36,7 @@ class SlotReduce {
           for (int rank = 0; rank < ranks_; ++rank) {
             due_.copies.take(rank, wave, [&](size_t p) { copy_to_slots(rank, p, wave); });
           }
-          for (int rank = 0; rank < ranks_; ++rank) {
+          for (int rank = 0; rank < ranks_ && !rows_sum; ++rank) {
             due_.reduces.take(rank, wave, [&](size_t one) {
               reduces_tile_by_tile(state_) ? reduce_tile(rank, tiles_of(rank)[one], wave)
                                            : reduce(rank, one, wave);
@@ -259,9 +259,10 @@ class SlotReduce {
 
 }  // namespace
 
-AfterTiles emit_slot_reduce(SegmentLowering& state, Emitter& emit) {
+AfterTiles emit_slot_reduce(SegmentLowering& state, Emitter& emit, bool rows_sum) {
   const auto reduce = std::make_shared<SlotReduce>(state, emit);
-  reduce->emit();
+  reduce->emit(rows_sum);
+  if (rows_sum) return {};
   return {[reduce] { reduce->reduce_after_tiles(); }, [reduce] { reduce->deliver(); }};
 }
 

@@ -8,6 +8,7 @@
 #include "lower/residual_sums.h"
 #include "lower/say_libraries.h"
 #include "lower/sent_rows.h"
+#include "schedule/rows_with_tiles.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -23,7 +24,8 @@ void emit_input(SegmentLowering& state, Emitter& emit) {
   }
 }
 
-AfterTiles emit_product(SegmentLowering& state, Emitter& emit) {
+// `rows_sum`: what follows the product takes its slots' sums too.
+AfterTiles emit_product(SegmentLowering& state, Emitter& emit, bool rows_sum) {
   switch (state.pattern) {
     case Pattern::local:
       emit_local(state, emit);
@@ -35,7 +37,7 @@ AfterTiles emit_product(SegmentLowering& state, Emitter& emit) {
       emit_nccl_gathered(state, emit);
       return {};
     case Pattern::slot_reduce:
-      return emit_slot_reduce(state, emit);
+      return emit_slot_reduce(state, emit, rows_sum);
     case Pattern::nccl_reduce:
       emit_nccl_reduce(state, emit);
       return {};
@@ -99,7 +101,8 @@ class SegmentsInTurn {
     if (i + p > 0) {
       finish(p);
       const bool goes_on = gathers ? movers_hand_over(*gathers)
-                                   : is_sent_by_stage(state_, state_.parts[p], segment(i, p));
+                                   : is_sent_by_stage(state_, state_.parts[p], segment(i, p)) ||
+                                         takes_rows_with_tiles(state_.schedule, segment(i, p));
       if (!goes_on) {
         Emitter emit(state_, state_.lanes, state_.parts[p]);
         end_kernels(state_, emit);
@@ -116,7 +119,9 @@ class SegmentsInTurn {
     schedule_ = state_.schedule_of[next_product_ / parts_];
     product_ = next_product_;
     send_input(next_product_ + p);
-    keep(p, emit_product(product, *emitters_[next_product_ + p]));
+    const bool rows_sum = i + 1 < state_.op.segments.size() && sums_with_rows(product) &&
+                          takes_rows_with_tiles(state_.schedule, segment(i + 1, p));
+    keep(p, emit_product(product, *emitters_[next_product_ + p], rows_sum));
     if (!state_.is_split()) finish(p);
     if (movers_go_on(i)) go_on(i, p);
   }

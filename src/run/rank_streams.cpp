@@ -171,6 +171,11 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
                       {params, at_call(with_rows(moves_[0].params(), rows), 0), movers,
                        device::mover_blocks(kernel.config(), movers)},
                       overlaps_ || starts_early(op));
+      } else if (const std::optional<uint32_t> number_of_rows = setup_.program.rows[op.index]) {
+        const device::MoverParams behind =
+            at_call(with_rows(moves_[*number_of_rows].params(), rows), *number_of_rows);
+        kernel.launch(stream, table.num_blocks(), device::GemmRowsParams{params, behind},
+                      overlaps_ || starts_early(op));
       } else {
         kernel.launch(stream, table.num_blocks(), params, overlaps_ || starts_early(op));
       }

@@ -55,7 +55,9 @@ void RankStreams::add_kernels() {
   require_clusters();
   if (program.joins()) return;
   bool moves = false, norms = false;
-  for (const cuda::MoverTable& table : tables.moves) {
+  for (size_t i = 0; i < tables.moves.size(); ++i) {
+    const cuda::MoverTable& table = tables.moves[i];
+    if (program.are_rows(i)) continue;
     if (table.passes) {
       pass_ = &setup_.kernels.pass(setup_.device, routes);
     } else {

@@ -7,6 +7,7 @@
 #include "schedule/coordinates.h"
 #include "schedule/plan_size.h"
 #include "schedule/row_parts.h"
+#include "schedule/rows_with_tiles.h"
 #include "stretto/error.h"
 #include "stretto/schedule.h"
 
@@ -21,20 +22,25 @@ std::vector<const OperatorSegment*> products_of(const Operator& op) {
   return products;
 }
 
-// Edges that schedules name: those at no product, unless one has their name.
-std::vector<std::string_view> edges_of(const Operator& op) {
-  std::vector<std::string_view> edges;
+// What schedules name besides products: edges at none of them and stages over rows, unless a
+// product has their name.
+std::vector<const OperatorSegment*> edges_of(const Operator& op) {
+  std::vector<const OperatorSegment*> edges;
   for (const OperatorSegment& segment : op.segments) {
     const auto has_its_name = [&](const OperatorSegment* product) {
       return product->name == segment.name;
     };
     const std::vector<const OperatorSegment*> products = products_of(op);
-    if (!segment.is_gather() || std::any_of(products.begin(), products.end(), has_its_name)) {
-      continue;
-    }
-    edges.push_back(segment.name);
+    if (segment.product || std::any_of(products.begin(), products.end(), has_its_name)) continue;
+    edges.push_back(&segment);
   }
   return edges;
+}
+
+std::vector<std::string_view> names_of_edges(const Operator& op) {
+  std::vector<std::string_view> names;
+  for (const OperatorSegment* edge : edges_of(op)) names.push_back(edge->name);
+  return names;
 }
 
 // Products of the same choices take their rows from one partition.
@@ -164,7 +170,8 @@ OperatorSchedule parse_schedules(std::string_view text, const Operator& op, cons
   for (const OperatorSegment* product : products) names.push_back(product->name);
   std::vector<std::optional<Schedule>> found(products.size());
   std::vector<bool> named(products.size(), false);
-  const std::vector<std::string_view> edges = edges_of(of_part);
+  const std::vector<const OperatorSegment*> segments = edges_of(of_part);
+  const std::vector<std::string_view> edges = names_of_edges(of_part);
   std::vector<std::optional<Mover>> movers(edges.size());
   for (const std::string_view whole : split(text, '/')) {
     std::string_view part = without_blanks(whole);
@@ -218,7 +225,9 @@ OperatorSchedule parse_schedules(std::string_view text, const Operator& op, cons
   }
   if (!reasons.empty()) throw UsageError(join(reasons, "; "));
   for (size_t i = 0; i < edges.size(); ++i) {
-    if (movers[i].value_or(Mover::epilogue) == Mover::epilogue) continue;
+    // Who sends an edge's rows if nobody says so; rows have a kernel of their own then.
+    const bool is_default = segments[i]->is_gather() && movers[i] == Mover::epilogue;
+    if (!movers[i] || is_default) continue;
     schedule.edges.push_back({std::string(edges[i]), *movers[i]});
   }
   return schedule;
@@ -252,9 +261,17 @@ std::string why_no_library(const Operator& op, const OperatorSegment& product) {
 // Of an edge at no product. A kernel that waits for NCCL would have to leave it SMs.
 std::string why_no_edge(const Operator& op, const std::vector<const OperatorSegment*>& products,
                         const OperatorSchedule& schedule, const EdgeSchedule& edge) {
-  const std::vector<std::string_view> known = edges_of(op);
-  if (std::find(known.begin(), known.end(), edge.name) == known.end()) {
-    return unknown_word("edge", edge.name, known);
+  const std::vector<const OperatorSegment*> known = edges_of(op);
+  const auto found = std::find_if(known.begin(), known.end(), [&](const OperatorSegment* segment) {
+    return segment->name == edge.name;
+  });
+  if (found == known.end()) return unknown_word("edge", edge.name, names_of_edges(op));
+  if (!(*found)->is_gather()) {
+    if (edge.mover == Mover::epilogue) return why_no_rows_with_tiles(op, schedule, **found);
+    return fmt::format(
+        "mover={} of stages over rows, which move nothing: take mover=epilogue, with which the "
+        "lanes of tiles take them, or leave it out",
+        to_string(edge.mover));
   }
   if (edge.mover == Mover::comm_blocks) {
     return "mover=comm-blocks of an edge at no product, beside which there is nothing to compute: "

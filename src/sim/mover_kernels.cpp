@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/tile_rows.h"
 #include "plan/tile_task.h"
 
 namespace stretto::sim {
@@ -11,10 +12,11 @@ namespace {
 struct Stretch {
   uint32_t lane, end_of_tiles;
   bool has_tiles, moves;
+  uint32_t end;
 };
 
 Stretch stretch_of(const Plan& plan, uint32_t lane, uint32_t begin, uint32_t end) {
-  Stretch stretch{lane, begin, false, false};
+  Stretch stretch{lane, begin, false, false, end};
   InGemm tasks;
   bool is_of_tile = false;  // the task before
   const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
@@ -59,6 +61,13 @@ MoverKernels::MoverKernels(const Plan& plan) : ends_(plan.lanes.size()) {
                            [&](const Stretch& stretch) { return stretch.*what; });
       };
       if (!has(&Stretch::has_tiles) || !has(&Stretch::moves)) continue;
+      const bool by_tiles =
+          std::all_of(together.begin(), together.end(), [&](const Stretch& stretch) {
+            return (stretch.has_tiles || !stretch.moves) &&
+                   are_rows_of_tiles(plan, plan.lanes[stretch.lane], stretch.end_of_tiles,
+                                     stretch.end);
+          });
+      if (by_tiles) continue;
       any_ = true;
       for (const Stretch& stretch : together) ends_[stretch.lane].push_back(stretch.end_of_tiles);
     }

@@ -10,7 +10,8 @@ namespace stretto::sim {
 
 // On GPUs what a rank's compute lanes do between two boundaries is a GEMM kernel, and behind it,
 // when all its blocks have ended, a kernel of movers: what lanes do after their last tile. To the
-// tile belong notifies, and a sum that reads it as the lane has just computed it.
+// tile belong notifies, and a sum that reads it as the lane has just computed it. There is no
+// kernel of movers where all that it would do are rows that the GEMM kernel's blocks norm.
 class MoverKernels {
  public:
   explicit MoverKernels(const Plan& plan);

@@ -111,10 +111,11 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
   }
   const bool passes =
       std::any_of(programs.begin(), programs.end(), [&](const RankProgram& program) {
-        return !program.joins() && std::any_of(program.moves.begin(), program.moves.end(),
-                                               [&](const std::vector<BlockPart>& parts) {
-                                                 return is_pass(plan, parts);
-                                               });
+        for (size_t i = 0; i < program.moves.size(); ++i) {
+          const bool in_gemm = program.joins() || program.are_rows(i);
+          if (!in_gemm && is_pass(plan, program.moves[i])) return true;
+        }
+        return false;
       });
   if (passes) set.add_pass(plan.has_tables());
   if (serves && multiplies_into_result(plan)) set.add_copy_of_rows();

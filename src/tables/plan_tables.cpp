@@ -31,13 +31,24 @@ class TableBuilder {
   RankTables build(const RankProgram& program) && {
     for (size_t i = 0; i < program.gemms.size(); ++i) {
       if (program.needs[i].library) continue;
-      add_launch(program.gemms[i], program.needs[i]);
+      add_launch(tiles_of(program, i), program.needs[i]);
     }
-    for (const std::vector<BlockPart>& parts : program.moves) add_mover(parts, program.joins());
+    for (size_t i = 0; i < program.moves.size(); ++i) {
+      add_mover(program.moves[i], program.joins() || program.are_rows(i));
+    }
     return std::move(tables_);
   }
 
  private:
+  // Without the rows that blocks norm behind their tiles: these have a table of their own.
+  static std::vector<BlockPart> tiles_of(const RankProgram& program, size_t kernel) {
+    std::vector<BlockPart> parts = program.gemms[kernel];
+    if (const std::optional<uint32_t> rows = program.rows[kernel]) {
+      for (size_t i = 0; i < parts.size(); ++i) parts[i].end = program.moves[*rows][i].begin;
+    }
+    return parts;
+  }
+
   void add_launch(const std::vector<BlockPart>& parts, const GemmNeeds& needs) {
     GemmLaunch& launch = tables_.gemms.emplace_back();
     launch.config = config_for(basis_.plan, needs, basis_.serves);
@@ -177,7 +188,7 @@ class TableBuilder {
     gemms.add_sources(basis_.plan.lanes[index].instrs[at], sum, tasks.back());
   }
 
-  void add_mover(const std::vector<BlockPart>& parts, bool joins) {
+  void add_mover(const std::vector<BlockPart>& parts, bool in_gemm) {
     MoverTable& table = tables_.moves.emplace_back();
     table.regions.resize(static_cast<size_t>(basis_.sets));
     table.rows = rows_;
@@ -216,7 +227,7 @@ class TableBuilder {
           add(routed_task(basis_, choices_, instr, table, hazards));
         } else {
           add(mover_task(basis_, instr, table, hazards));
-          if (joins) require_vectors(tasks.back());
+          if (in_gemm) require_vectors(tasks.back());
         }
       }
       if (makes_partition(table, first_routed)) {
@@ -238,7 +249,7 @@ class TableBuilder {
       end();
     }
     table.passes =
-        !joins && basis_.sets <= 2 && is_pass(basis_.plan, parts) && all_in_vectors(table);
+        !in_gemm && basis_.sets <= 2 && is_pass(basis_.plan, parts) && all_in_vectors(table);
   }
 
   // What the plan does not say: where a caller's tensors begin. Nor are tasks of a pass made in

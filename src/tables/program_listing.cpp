@@ -35,13 +35,17 @@ class Lister {
       kernel.config = is_by_experts(needs) ? experts_text(program, i)
                       : needs.library      ? library_text(*needs.library)
                                            : describe(config_for(plan_, needs));
-      for (const BlockPart& part : program.gemms[i]) {
+      for (size_t b = 0; b < program.gemms[i].size(); ++b) {
+        BlockPart part = program.gemms[i][b];
+        if (program.rows[i]) part.end = program.moves[*program.rows[i]][b].begin;
         kernel.blocks.push_back(gemm_block(part, needs.library.has_value()));
       }
     }
-    for (const std::vector<BlockPart>& parts : program.moves) {
+    for (size_t i = 0; i < program.moves.size(); ++i) {
+      const std::vector<BlockPart>& parts = program.moves[i];
       ListedKernel& kernel = listed.moves.emplace_back();
-      kernel.config = program.joins() ? "in gemm" : is_pass(plan_, parts) ? "pass" : "own kernel";
+      const bool in_gemm = program.joins() || program.are_rows(i);
+      kernel.config = in_gemm ? "in gemm" : is_pass(plan_, parts) ? "pass" : "own kernel";
       for (const BlockPart& part : parts) kernel.blocks.push_back(mover_block(part));
     }
     for (const StepStream& stream : program.streams) {

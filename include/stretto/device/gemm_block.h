@@ -14,8 +14,10 @@ struct GemmShared {
   uint32 tasks_ready;   // one past the last task whose signals have come
   uint32 sums_ready;    // one past the last task whose sums to add have come
   uint32 blocks_ready;  // with phases: of K, of all tasks, those whose signals have come
+  uint32 rows_ready;    // where it norms: tasks of rows whose signals have come
   uint32 epoch;         // of the run
   uint32 notes;         // where grouped: of a task, whether its entry is empty
+  uint32 squares;       // where it norms: of rows, by warps of each consumer
   uint32 offsets;       // where it gathers: of the task's rows, in 16 bytes from X's first
 
   STRETTO_DEVICE explicit GemmShared(uint32 base) {
@@ -29,8 +31,9 @@ struct GemmShared {
     tasks_ready = chunk_empty + kConfig.consumers * kLayout.chunk_slots * 8;
     sums_ready = tasks_ready + 4;
     blocks_ready = tasks_ready + 8;
+    rows_ready = tasks_ready + 12;
     epoch = tasks_ready + 16;
-    notes = epoch + 8;
+    notes = squares = epoch + 8;
     offsets = (notes + kTaskNotes * 4 + 15) & ~15u;
   }
   STRETTO_DEVICE uint32 chunk_index(uint32 consumer, uint32 slot) const {
@@ -67,6 +70,7 @@ struct GemmShared {
     store_release_shared(tasks_ready, 0);
     store_release_shared(sums_ready, 0);
     if constexpr (kConfig.phases) store_release_shared(blocks_ready, 0);
+    if constexpr (kConfig.norms) store_release_shared(rows_ready, 0);
     fence_barrier_init();
   }
 };

@@ -6,7 +6,8 @@
 //                and behind a tile's last ones those of what other ranks sent to it
 //   consumers    warpgroups; multiply stages with wgmma, add to a finished tile what other ranks
 //                sent where its task says so, and hand it over in chunks; of a tile whose K is
-//                split, they leave a range's sums in memory, or add the other ranges' first
+//                split, they leave a range's sums in memory, or add the other ranges' first;
+//                behind their last tile they norm rows, where the kernel does (gemm_rows.h)
 //   gather warp  where rows of A are found by index: copies them into the stages
 //   store warp   sends chunks to every destination by TMA, or row by row to where a table says,
 //                then makes the task's notifies
@@ -20,6 +21,7 @@
 
 #include "stretto/device/gemm_load.h"
 #include "stretto/device/gemm_multiply.h"
+#include "stretto/device/gemm_rows.h"
 #include "stretto/device/gemm_scatter.h"
 #include "stretto/device/gemm_store.h"
 #include "stretto/device/launch_order.h"
@@ -44,9 +46,10 @@ STRETTO_DEVICE void acquire_maps(const GemmParams& params, uint32 lane) {
   if (lane < params.num_maps) prefetch_tensor_map(params.maps + lane);
 }
 
-// Block `index` of those that multiply.
+// Block `index` of those that multiply. `rows`: where it norms, what it does behind its tiles.
 template <GemmConfig kConfig>
-STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index) {
+STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index,
+                              const MoverParams* rows = nullptr) {
   extern __shared__ uint8 shared_memory[];
   constexpr GemmLayout kLayout = layout_of(kConfig);
   constexpr RegisterBudget kRegisters = registers_of(kConfig);
@@ -75,6 +78,10 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index) {
     store_shared(shared.epoch, epoch);
     count_run(params.signals, index, epoch);
     mark_begin(params.marks, index);
+    if constexpr (kConfig.norms) {
+      count_run(rows->signals, index, epoch);
+      mark_begin(rows->marks, index);
+    }
   }
   if constexpr (kLayout.cluster > 1) cluster_sync();
   __syncthreads();
@@ -89,6 +96,7 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index) {
     }
     if (warp % 4 == 2) {
       if (begin < end) gemm_wait<kConfig>(params, shared, index, begin, end);
+      if constexpr (kConfig.norms) await_rows<kConfig>(*rows, shared, index);
       gemm_wait_at_end<kConfig>(params, shared, index);
     }
     if constexpr (kConfig.gathers) {
@@ -97,7 +105,12 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index) {
     __syncwarp();
   } else {
     take_registers<kRegisters.consumer>();
-    if (begin < end) gemm_multiply<kConfig>(params, shared, warp / 4, begin, end);
+    if (begin < end) {
+      gemm_multiply<kConfig>(params, shared, warp / 4, begin, end);
+      // Here and not behind the tiles that there may be: else the compiler takes consumers for
+      // warps that have no more registers than they were launched with, and spills.
+      if constexpr (kConfig.norms) gemm_rows<kConfig>(*rows, shared, warp / 4, index);
+    }
   }
   // A block's shared memory must outlive the arrivals and multicasts of its partner.
   if constexpr (kLayout.cluster > 1) cluster_sync();

@@ -53,6 +53,7 @@ struct GemmConfig {
   bool phases = false;   // waits may stand before later blocks of a task's K
   bool sources = false;  // K may begin anywhere, with rows of A in another map; with phases only
   bool moves = false;    // its first blocks are movers (gemm_mover.h)
+  bool norms = false;    // blocks norm rows behind their tiles (gemm_rows.h); 16-bit outputs only
   // What tasks do to their tiles before they store them, a row of bias first; where the kernel
   // adds, to the sums that they add up, and to nothing else.
   Follower follower = Follower::none;
