@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "plan/tile_rows.h"
 #include "plan/tile_task.h"
 
 namespace stretto::checker {
@@ -9,7 +10,8 @@ namespace {
 
 class HolderFinder {
  public:
-  HolderFinder(uint32_t index, Holders& holders) : lane_(index), holders_(holders) {}
+  HolderFinder(const Plan& plan, uint32_t index, Holders& holders)
+      : plan_(plan), lane_(index), holders_(holders) {}
 
   void find(const Lane& lane) {
     for (uint32_t pos = 0; pos < lane.instrs.size(); ++pos) {
@@ -17,12 +19,16 @@ class HolderFinder {
       if (instr.op == Opcode::wait) {
         if (instr.lag == 0) open_.push_back(pos);
       } else if (instr.op == Opcode::boundary) {
-        end_kernel();
+        end_kernel(lane, pos);
       } else if (instr.op != Opcode::deliver) {
-        hold(tasks_.pass(instr));
+        const bool in_gemm = tasks_.pass(instr);
+        hold(in_gemm);
+        if (in_gemm) end_of_tiles_ = pos + 1;
       }
     }
-    if (lane.kind == LaneKind::compute) return end_kernel();
+    if (lane.kind == LaneKind::compute) {
+      return end_kernel(lane, static_cast<uint32_t>(lane.instrs.size()));
+    }
     hold(false);
     if (!all_.empty()) holders_.comm.push_back({lane_, std::move(all_)});
   }
@@ -39,7 +45,12 @@ class HolderFinder {
     append(in_gemm_, moving_);
     moving_.clear();
   }
-  void end_kernel() {
+  void end_kernel(const Lane& lane, uint32_t end) {
+    // Rows behind tiles may be their kernel's too.
+    if (end_of_tiles_ > begin_ && are_rows_of_tiles(plan_, lane, end_of_tiles_, end)) {
+      append(in_gemm_, moving_);
+    }
+    begin_ = end_of_tiles_ = end + 1;
     add(holders_.compute, all_);
     add(holders_.in_gemm, in_gemm_);
     ++kernel_;
@@ -53,8 +64,10 @@ class HolderFinder {
     waits.clear();
   }
 
+  const Plan& plan_;
   uint32_t lane_;
   Holders& holders_;
+  uint32_t begin_ = 0, end_of_tiles_ = 0;  // of the lane's part of a kernel, and of its tiles
   size_t kernel_ = 0;
   std::vector<uint32_t> all_, in_gemm_;
   std::vector<uint32_t> open_;    // since the last task or notify
@@ -65,7 +78,7 @@ class HolderFinder {
 }  // namespace
 
 void add_holders(const Plan& plan, uint32_t lane, Holders& holders) {
-  HolderFinder(lane, holders).find(plan.lanes[lane]);
+  HolderFinder(plan, lane, holders).find(plan.lanes[lane]);
 }
 
 }  // namespace stretto::checker

@@ -111,9 +111,9 @@ std::string why_illegal(const GemmConfig& config) {
     return "a kernel of several ranks' K has phases, no clusters, and serves no fewer rows";
   }
   if (config.norms && (config.shared != Shared::none || config.serves || config.grouped ||
-                       config.moves || config.output == OutputType::fp32)) {
-    return "a kernel that norms rows behind its tiles has 16-bit outputs, no clusters and no "
-           "movers, serves no fewer rows, and its rows choose no matrices";
+                       config.moves || config.sources || config.output == OutputType::fp32)) {
+    return "a kernel that norms rows behind its tiles has 16-bit outputs, no clusters, movers "
+           "or phases by source, serves no fewer rows, and its rows choose no matrices";
   }
   if (config.grouped && config.output == OutputType::fp32) {
     return "tiles of rows that choose their matrices are stored in 16 bits";

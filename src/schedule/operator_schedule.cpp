@@ -22,17 +22,19 @@ std::vector<const OperatorSegment*> products_of(const Operator& op) {
   return products;
 }
 
-// What schedules name besides products: edges at none of them and stages over rows, unless a
-// product has their name.
+// What schedules name besides products: edges at none of them, and stages over rows. Of a name the
+// product has it, then the edge.
 std::vector<const OperatorSegment*> edges_of(const Operator& op) {
+  const auto comes_before = [](const OperatorSegment& a, const OperatorSegment& b) {
+    return !b.product && (a.product || (a.is_gather() && !b.is_gather()));
+  };
   std::vector<const OperatorSegment*> edges;
   for (const OperatorSegment& segment : op.segments) {
-    const auto has_its_name = [&](const OperatorSegment* product) {
-      return product->name == segment.name;
-    };
-    const std::vector<const OperatorSegment*> products = products_of(op);
-    if (segment.product || std::any_of(products.begin(), products.end(), has_its_name)) continue;
-    edges.push_back(&segment);
+    const bool is_taken =
+        std::any_of(op.segments.begin(), op.segments.end(), [&](const OperatorSegment& other) {
+          return other.name == segment.name && comes_before(other, segment);
+        });
+    if (!segment.product && !is_taken) edges.push_back(&segment);
   }
   return edges;
 }

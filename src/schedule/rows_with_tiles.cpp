@@ -68,23 +68,40 @@ std::string why_no_rows_with_tiles(const Operator& op, const OperatorSchedule& s
     return why;
   }
   const Tensor& result = op.tensor(rows.result);
-  const bool is_sent = std::any_of(
-      op.segments.begin(), op.segments.end(),
-      [&](const OperatorSegment& one) { return one.is_gather() && one.input == rows.result; });
-  if (!are_normed_sums(op, product, rows) || is_sent || product.stages.size() > 1 ||
+  if (!are_normed_sums(op, product, rows) || product.stages.size() > 1 ||
       result.held == Held::cols) {
     return "mover=epilogue of rows: the lanes of tiles norm sums, with or without one more that is "
-           "added before, and send them nowhere: leave it out";
+           "added before: leave it out";
   }
   if (schedule.split > 1) return "mover=epilogue of rows with parts of them: take split=1";
   if (op.dtype == DType::fp32 || result.cols % 8 != 0) {
     return fmt::format(
-        "mover=epilogue of rows of {} columns of {}: lanes of tiles norm rows of a multiple of 8 "
-        "in "
-        "16 bits",
+        "mover=epilogue of rows of {} columns of {}: lanes of tiles norm a multiple of 8 columns "
+        "in 16 bits",
         result.cols, to_string(op.dtype));
   }
   return {};
+}
+
+OperatorSchedule with_rows_by_tiles(const Operator& op, OperatorSchedule schedule) {
+  for (const OperatorSegment& rows : op.segments) {
+    const bool is_named = std::any_of(
+        op.segments.begin(), op.segments.end(),
+        [&](const OperatorSegment& other) { return &other != &rows && other.name == rows.name; });
+    if (rows.product || rows.is_gather() || is_named || takes_rows_with_tiles(schedule, rows) ||
+        !why_no_rows_with_tiles(op, schedule, rows).empty()) {
+      continue;
+    }
+    const auto order = [&](const EdgeSchedule& edge) {
+      return std::find_if(op.segments.begin(), op.segments.end(), [&](const OperatorSegment& one) {
+        return !one.product && one.name == edge.name;
+      });
+    };
+    schedule.edges.push_back({rows.name, Mover::epilogue});
+    std::sort(schedule.edges.begin(), schedule.edges.end(),
+              [&](const EdgeSchedule& a, const EdgeSchedule& b) { return order(a) < order(b); });
+  }
+  return schedule;
 }
 
 }  // namespace stretto

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "schedule/rows_with_tiles.h"
 #include "tune/beyond_simulated.h"
 
 namespace stretto {
@@ -75,6 +76,47 @@ class Contenders {
   std::vector<Contender> all_;
 };
 
+// Schedules whose tiles' lanes take the rows behind them: of sums that owners make, and of those
+// that rows make of what all ranks sent, which go by rows of tiles, so that these are whole one
+// after the other. Small tiles leave less for the links behind the last wave.
+std::vector<Contender> with_rows(const Operator& op, const Machine& machine,
+                                 const Contender& tiles) {
+  struct Point {
+    Reduction reduction;
+    Order order;
+    int swizzle;
+  };
+  constexpr Point kPoints[] = {{Reduction::two_shot, Order::interleaved, 4},
+                               {Reduction::two_shot, Order::interleaved, 8},
+                               {Reduction::one_shot, Order::plain, 2},
+                               {Reduction::one_shot, Order::plain, 4}};
+  std::vector<Contender> all;
+  const auto add = [&](Contender one) {
+    const size_t before = one.schedule.edges.size();
+    one.schedule = with_rows_by_tiles(op, one.schedule);
+    if (one.schedule.edges.size() > before && legal(op, one.schedule, machine).empty()) {
+      for (std::string& name : one.names) name += ", which take rows";
+      all.push_back(std::move(one));
+    }
+  };
+  add(tiles);
+  for (const Point& point : kPoints) {
+    for (const int columns : {128, 256}) {
+      Contender one = tiles;
+      for (Schedule& product : one.schedule.products) {
+        if (product.reduction != Reduction::two_shot) continue;
+        product.reduction = point.reduction;
+        product.order = point.order;
+        product.swizzle = point.swizzle;
+        product.tile_m = std::max(product.tile_m, 128);
+        product.tile_n = columns;
+      }
+      add(std::move(one));
+    }
+  }
+  return all;
+}
+
 std::string what_it_is(const Contender& one, const std::vector<std::string>& products) {
   const auto differs = [&](const std::string& name) { return name != one.names.front(); };
   if (std::none_of(one.names.begin(), one.names.end(), differs)) {
@@ -121,6 +163,14 @@ AutoSchedules fastest_together(const Operator& op, const Machine& machine, const
       changed.push_back(std::move(one));
     }
     all.add(std::move(changed));
+  }
+  if (rows == RowCount::fixed) {
+    Contender tiles = from("tiles", schedule_of(find_preset("tiles"), op, machine));
+    for (Schedule& product : tiles.schedule.products) {
+      if (product.partials != DType::fp32) product.partials = op.dtype;
+    }
+    all.add(with_rows(op, machine, tiles));
+    all.add(with_rows(op, machine, all.fastest()));
   }
   const Contender& fastest = all.fastest();
   if (goes_together && alone_us <= kClearly * fastest.us) return alone;

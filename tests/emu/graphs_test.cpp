@@ -1,5 +1,6 @@
 // Operators of several products, executed under every preset against their reference, and proved;
 // what is taken away from their synchronisation is reported.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "lost_syncs.h"
@@ -103,6 +104,37 @@ TEST_P(GraphsOfRanks, AreProvedAndRightByAnyMoverOfAnEdgeAtNoProduct) {
     }
   }
   EXPECT_GE(served, 9u);
+}
+
+// Ragged rows and columns, several waves of tiles, and fewer rows than lanes.
+TEST_P(GraphsOfRanks, AreProvedAndRightWithRowsTakenByTheLanesOfTiles) {
+  const int ranks = GetParam();
+  if (ranks == 1) return;
+  const Machine machine = small_machine(ranks);
+  size_t served = 0;
+  for (const char* name : {"gemm-ar-norm", "gemm-rs-norm"}) {
+    for (const int64_t rows : {70, 3}) {
+      const Operator op = make_operator(name, {{"m", rows}, {"n", 56}, {"k", 72}}, ranks);
+      const auto reference = make_shared_reference();
+      for (const char* sums : {"", ",reduction=one-shot", ",reduction=one-shot,order=plain"}) {
+        const OperatorSchedule schedule = parse_schedules(
+            fmt::format("tiles,tile=16x16,granularity=tile,mover=epilogue,comm-sms=0,sync=flag{}/"
+                        "{}:mover=epilogue",
+                        sums, op.segments[1].name),
+            op, machine);
+        if (!legal(op, schedule, machine).empty()) continue;
+        SCOPED_TRACE(to_string(op) + " " + to_string(schedule));
+        const Plan plan = lower(op, schedule, machine);
+        expect_proved(plan);
+        for (const uint64_t seed : {1, 2}) {
+          expect_right(plan, {.seed = seed, .reference = reference});
+        }
+        if (HasFailure()) return;
+        ++served;
+      }
+    }
+  }
+  EXPECT_EQ(served, 8u);
 }
 
 TEST(GraphEdges, LostWaitsAndNotifiesAreReported) {

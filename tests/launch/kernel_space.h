@@ -22,12 +22,13 @@ inline std::vector<device::GemmConfig> every_kernel() {
     if (why_illegal(config).empty()) all.push_back(config);
   };
   const auto add_tile = [&](device::GemmConfig config, int step_of_adds) {
-    for (int does = 0; does < 32; ++does) {
+    for (int does = 0; does < 64; ++does) {
       config.serves = (does & 1) != 0;
       config.splits = (does & 2) != 0;
       config.phases = (does & 4) != 0;
       config.moves = (does & 8) != 0;
       config.sources = (does & 16) != 0;
+      config.norms = (does & 32) != 0;
       for (config.adds = 0; config.adds <= kMostSources; config.adds += step_of_adds) add(config);
       config.adds = 0;
       for (const device::Shared shared : {device::Shared::a, device::Shared::b}) {
@@ -80,6 +81,7 @@ inline std::vector<std::array<int, 4>> choices_by_two(const device::GemmConfig& 
                          config.phases,
                          config.sources,
                          config.moves,
+                         config.norms,
                          sort_of_sources(config),
                          static_cast<int>(config.follower),
                          config.bias};

@@ -68,6 +68,18 @@ std::vector<OperatorCase> cases() {
                              "sequential/out:mover=nccl"}) {
       add("gemm-rs-norm-ag m=203 n=512 k=512", "bf16", text);
     }
+    // Rows that the blocks of tiles norm: of both sorts of sums, in one wave and in several, and
+    // longer than what a thread keeps.
+    for (const char* sums : {"tile=128x128", "tile=128x256,reduction=one-shot,order=plain",
+                             "tile=64x64,reduction=one-shot,order=plain,swizzle=2"}) {
+      const std::string text =
+          fmt::format("tiles,mover=epilogue,comm-sms=0,sync=flag,{}/out:mover=epilogue", sums);
+      add("gemm-ar-norm m=1003 n=2048 k=512", "bf16", text.c_str());
+      add("gemm-ar-norm m=37 n=512 k=512", "fp16", text.c_str());
+      add("gemm-ar-norm m=200 n=12288 k=512", "bf16", text.c_str());
+    }
+    add("gemm-rs-norm m=517 n=960 k=512", "bf16",
+        "tiles,mover=epilogue,comm-sms=0,sync=flag,tile=128x128/out:mover=epilogue");
     // Rows of more than a mover's stage.
     add("gemm-ar-norm m=40 n=8192 k=512", "bf16", "tiles");
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "schedule/cases.h"
+#include "schedule/rows_with_tiles.h"
 #include "schedule/short_text.h"
 
 namespace stretto {
@@ -66,6 +67,45 @@ TEST(Edges, AreRefusedWithWhatWouldBeRight) {
   OperatorSchedule other = parse_schedules("tiles", op, machine_of());
   other.edges = {{"y", Mover::copy_engine}};
   EXPECT_THAT(legal(op, other, machine_of()), ElementsAre(HasSubstr("y: unknown edge 'y'")));
+}
+
+Operator normed_everywhere(int64_t n = 512, DType dtype = DType::bf16) {
+  return make_operator("gemm-ar-norm", {{"m", 512}, {"n", n}, {"k", 512}}, 4, dtype);
+}
+constexpr const char* kEpilogue = "tiles,mover=epilogue,comm-sms=0,sync=flag";
+
+TEST(RowsBehindSums, AreTakenByTheLanesOfTilesWhereOneSaysSo) {
+  const Operator op = normed_everywhere();
+  const std::string text = std::string(kEpilogue) + "/out:mover=epilogue";
+  const OperatorSchedule schedule = parse_schedules(text, op, machine_of());
+  EXPECT_TRUE(takes_rows_with_tiles(schedule, op.segments[1]));
+  EXPECT_FALSE(takes_rows_with_tiles(schedule, op.segments[0]));
+  EXPECT_EQ(parse_schedules(to_string(schedule), op, machine_of()), schedule);
+  EXPECT_THAT(legal(op, schedule, machine_of()), IsEmpty());
+  const OperatorSchedule apart = parse_schedules(kEpilogue, op, machine_of());
+  EXPECT_FALSE(takes_rows_with_tiles(apart, op.segments[1]));
+  EXPECT_NE(schedule, apart);
+}
+
+TEST(RowsBehindSums, AreRefusedWithWhatWouldBeRight) {
+  const auto reason = [&](const Operator& op, const std::string& text) {
+    const auto all = legal(op, parse_schedules(text, op, machine_of()), machine_of());
+    return all.empty() ? std::string() : all.front();
+  };
+  const Operator op = normed_everywhere();
+  const std::string tiles = kEpilogue, by_tiles = "/out:mover=epilogue";
+  EXPECT_EQ(reason(op, "slices" + by_tiles),
+            "out: mover=epilogue of rows behind p, whose lanes then take them: take "
+            "granularity=tile,mover=epilogue,comm-sms=0 there");
+  EXPECT_THAT(reason(op, tiles + ",sync=counter" + by_tiles), HasSubstr("take sync=flag there"));
+  EXPECT_THAT(reason(op, tiles + ",partials=fp32" + by_tiles),
+              HasSubstr("take partials=bf16 there"));
+  EXPECT_THAT(reason(op, "split=2/" + tiles + by_tiles), HasSubstr("take split=1"));
+  EXPECT_THAT(reason(op, tiles + "/out:mover=copy-engine"),
+              HasSubstr("mover=copy-engine of stages over rows, which move nothing"));
+  EXPECT_THAT(reason(normed_everywhere(516), tiles + by_tiles), HasSubstr("a multiple of 8"));
+  EXPECT_THAT(reason(normed_everywhere(512, DType::fp32), tiles + ",partials=fp32" + by_tiles),
+              HasSubstr("in 16 bits"));
 }
 
 }  // namespace

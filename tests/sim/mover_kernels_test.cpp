@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "hand_plan.h"
+#include "stretto/lower.h"
 #include "stretto/simulate.h"
 
 namespace stretto {
@@ -112,6 +113,21 @@ TEST(MoverKernels, AreNoneWhereALibraryMultiplies) {
   Plan plan = with_sum(3, 5);
   plan.library_gemms = true;
   EXPECT_FALSE(sim::MoverKernels(plan).any());
+}
+
+// Rows that the blocks of tiles norm begin while others' tiles are on their way.
+TEST(MoverKernels, AreNoneWhereBlocksOfTilesNormTheRows) {
+  const Operator op = parse_operator("gemm-ar-norm m=512 n=8192 k=8192 ranks=2 dtype=bf16");
+  const Machine machine = default_machine(2);
+  const auto plan_of = [&](const std::string& text) {
+    return lower(op,
+                 parse_schedules("tiles,tile=128x128,mover=epilogue,comm-sms=0,sync=flag" + text,
+                                 op, machine),
+                 machine);
+  };
+  const Plan apart = plan_of(""), together = plan_of("/out:mover=epilogue");
+  EXPECT_FALSE(sim::MoverKernels(together).any());
+  EXPECT_LT(simulate(together, machine).total_us, simulate(apart, machine).total_us);
 }
 
 }  // namespace
