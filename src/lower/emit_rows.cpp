@@ -82,6 +82,13 @@ class RowStages {
   // Blocks of the rows that a rank has, counted from its first: as many as there are lanes.
   template <typename Visit>
   void for_each_block(int rank, const Visit& visit) {
+    if (behind_tiles_ != nullptr) {
+      for (const RowsOfLane& rows : rows_in_turn(*behind_tiles_, rank)) {
+        visit(state_.lanes.compute_lane(rank, rows.lane),
+              Rect{rows.row0, rows.row1, 0, static_cast<int32_t>(worked_on().cols)});
+      }
+      return;
+    }
     const Tensor& tensor = worked_on();
     const RowShards shards{tensor.rows, op_.ranks};
     const auto rows =

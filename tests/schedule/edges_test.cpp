@@ -72,7 +72,7 @@ TEST(Edges, AreRefusedWithWhatWouldBeRight) {
 Operator normed_everywhere(int64_t n = 512, DType dtype = DType::bf16) {
   return make_operator("gemm-ar-norm", {{"m", 512}, {"n", n}, {"k", 512}}, 4, dtype);
 }
-constexpr const char* kEpilogue = "tiles,mover=epilogue,comm-sms=0,sync=flag";
+constexpr const char* kEpilogue = "tiles,mover=epilogue,comm-sms=0";
 
 TEST(RowsBehindSums, AreTakenByTheLanesOfTilesWhereOneSaysSo) {
   const Operator op = normed_everywhere();
