@@ -209,6 +209,32 @@ std::vector<Product> products_of(const Plan& plan, const std::vector<BlockPart>&
   return products;
 }
 
+std::vector<std::vector<Product>> beside_one_another(const std::vector<Product>& products) {
+  std::vector<std::vector<Product>> all;
+  const auto goes_on = [](const Product& left, const Product& right) {
+    return left.a == right.a && left.b.cols() == right.b.cols() &&
+           left.c.buffer == right.c.buffer && left.c.rank == right.c.rank &&
+           left.c.row0 == right.c.row0 && left.c.row1 == right.c.row1 &&
+           left.c.col1 == right.c.col0;
+  };
+  const auto is_first = [&](const Product& one) {
+    return std::none_of(products.begin(), products.end(),
+                        [&](const Product& left) { return goes_on(left, one); });
+  };
+  for (const Product& first : products) {
+    if (!is_first(first)) continue;
+    std::vector<Product>& row = all.emplace_back(1, first);
+    for (bool any = true; any;) {
+      const auto next = std::find_if(products.begin(), products.end(), [&](const Product& right) {
+        return goes_on(row.back(), right);
+      });
+      any = next != products.end();
+      if (any) row.push_back(*next);
+    }
+  }
+  return all;
+}
+
 // Tiles of several products may lie in one buffer, or be read from one; weights are a product's
 // own.
 size_t product_of_operator(const Plan& plan, const Product& one) {

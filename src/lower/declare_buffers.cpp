@@ -10,6 +10,17 @@
 #include "lower/sent_rows.h"
 
 namespace stretto {
+namespace {
+
+// A library multiplies by several weights at once where these lie behind one another and the
+// columns that they make beside one another. What goes on with these takes 16 bytes at once.
+bool may_keep_beside(const SegmentLowering& product) {
+  const Segment& op = product.op;
+  return op.weights > 1 && op.local_n() * num_bytes(op.dtype) % 16 == 0 &&
+         (op.kind.weight != Held::rows || op.shares_of(op.n).are_even());
+}
+
+}  // namespace
 
 void Declarer::declare() {
   size_t product = 0, routed = 0, look_ups = 0;
@@ -77,8 +88,14 @@ void Declarer::declare_product(SegmentLowering& product) {
   const bool is_stored =
       product.follows_behind() && whole.tensor(product.part.result).dtype != DType::fp32;
   const DType kept = is_stored ? op.dtype : DType::fp32;
-  for (const int id : product.part.stages) {
-    const int out = whole.stage(id).out;
+  product.keeps_beside = is_stored && may_keep_beside(product);
+  if (product.keeps_beside) {
+    const uint16_t all =
+        add(prefix + "products", kept, BufferRole::local, op.local_m(), op.product_cols());
+    product.kept.assign(product.weights.size(), all);
+  }
+  for (size_t i = product.kept.size(); i < product.part.stages.size(); ++i) {
+    const int out = whole.stage(product.part.stages[i]).out;
     product.kept.push_back(out == product.part.result
                                ? ids.out
                                : add_named(name_of(whole.tensor(out)), kept, BufferRole::local,

@@ -128,7 +128,9 @@ class Followers {
   }
 
   Region kept(size_t stage, int rank, const Rect& rect) const {
-    return region_of(rect, state_.kept[stage], rank);
+    const bool is_beside = state_.keeps_beside && stage < state_.weights.size();
+    const auto right = static_cast<int32_t>(is_beside ? stage * state_.op.local_n() : 0);
+    return region_of(rect.moved(0, right), state_.kept[stage], rank);
   }
   // What a stage before has left, or the caller's row.
   void read(int tensor, int rank, const Rect& rect) const {

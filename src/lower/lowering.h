@@ -94,6 +94,7 @@ struct SegmentLowering {
   std::vector<uint16_t> weights;  // buffers of B; buffers.b is the first
   // By stage of `part`: where its tiles are until the next one takes them; none of the last.
   std::vector<uint16_t> kept;
+  bool keeps_beside = false;  // products of all weights beside one another, in one buffer
   LaneTable lanes;
 
   bool gathers() const {

@@ -40,6 +40,21 @@ size_t shared_bytes_of(const Plan& plan, const std::vector<size_t>& bytes,
   return total;
 }
 
+// Several weights of one product, which a library multiplies by at once where they lie behind one
+// another.
+std::vector<std::vector<uint16_t>> weights_together(const Plan& plan) {
+  std::vector<std::vector<uint16_t>> all;
+  for (const OperatorSegment& segment : plan.op.segments) {
+    if (!segment.product || !segment.product->is_dense() || segment.weights.size() < 2) continue;
+    std::vector<uint16_t>& buffers = all.emplace_back();
+    for (const int weight : segment.weights) {
+      const auto buffer = plan.find_buffer(plan.op.tensor(weight).name);
+      if (buffer && plan.buffers[*buffer].role == BufferRole::input) buffers.push_back(*buffer);
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 size_t bytes_between_ranks(const Plan& plan) {
@@ -156,10 +171,27 @@ void PlanMemory::place_local() {
     const int rank = fabric_.first_rank() + i;
     fabric_.device(rank).make_current();
     auto& memory = local_.emplace_back();
+    auto& places = places_[static_cast<size_t>(i)][static_cast<size_t>(rank)];
+    const auto is_own = [&](size_t b) { return !shared_[b] && !stands_in_[b]; };
+    for (const std::vector<uint16_t>& buffers : weights_together(plan_)) {
+      size_t bytes = 0;
+      bool goes = true;
+      for (const uint16_t b : buffers) {
+        bytes += bytes_[b];
+        goes = goes && is_own(b) && places[b] == std::vector<cuda::DevicePtr>{0} &&
+               bytes_[b] % kAlignment == 0;
+      }
+      if (!goes || buffers.size() < 2) continue;
+      cuda::DevicePtr at = memory.emplace_back(bytes).address();
+      for (const uint16_t b : buffers) {
+        places[b][0] = at;
+        at += bytes_[b];
+      }
+    }
     for (size_t b = 0; b < shared_.size(); ++b) {
-      if (shared_[b] || stands_in_[b]) continue;
-      for (auto& place : places_[static_cast<size_t>(i)][static_cast<size_t>(rank)][b]) {
-        place = memory.emplace_back(bytes_[b]).address();
+      if (!is_own(b)) continue;
+      for (auto& place : places[b]) {
+        if (place == 0) place = memory.emplace_back(bytes_[b]).address();
       }
     }
   }

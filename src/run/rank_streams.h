@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "gpu/gemm_kernel.h"
 #include "gpu/library_matmul.h"
 #include "gpu/sync_kernels.h"
+#include "launch/library_products.h"
 #include "launch/rank_program.h"
 #include "launch/signal_layout.h"
 #include "run/call_graphs.h"
@@ -148,10 +150,13 @@ class RankStreams {
   struct MatrixProduct {
     size_t matmul = 0;
     cuda::LibraryMatmul::Places places;
-    std::array<cuda::Matrix, 3> matrices = {};  // A, B and C, where calls name tensors
+    std::array<cuda::Matrix, 3> matrices = {};  // A, B and C
     int sms = 0, algorithm = 0;
     size_t of = 0;           // which product of the operator it is
     bool is_result = false;  // the caller's, where rows beyond a run's stay as they were
+    // Each of several weights by itself, where only a call says whether they lie behind one
+    // another.
+    std::vector<MatrixProduct> by_weight = {};
   };
   struct SharedMatmul {
     std::array<cuda::Matrix, 3> shape;  // their addresses are what these are multiples of
@@ -183,8 +188,13 @@ class RankStreams {
   void require_clusters() const;
   int sms_for_library() const;    // that a product may have, 0: all
   int sms_beside_movers() const;  // the same
-  MatrixProduct product_of(const cuda::Matrix& a, const cuda::Matrix& b, const cuda::Matrix& c,
-                           int sms, int algorithm);
+  // Of results beside one another: one product where the weights lie behind one another.
+  std::vector<MatrixProduct> products_beside(const std::vector<cuda::Product>& beside,
+                                             const MatrixProduct& like, int set);
+  void choose_matmul(MatrixProduct& product);  // by its matrices
+  bool goes_at_once(const MatrixProduct& product) const;
+  // Of all sets; and, where weights may lie behind one another, of each of them by itself too.
+  void for_each_product(const std::function<void(const MatrixProduct&)>& visit) const;
   void add_marks(std::vector<uint32_t>& lanes, std::vector<std::vector<uint32_t>>& positions);
   void add_ops();
   void add_waits(uint32_t stream, const std::vector<cuda::Step>& steps);
@@ -201,6 +211,7 @@ class RankStreams {
   int next_set(const std::optional<uint64_t>& capture);
   void show_run(const cuda::Stream& main, bool is_captured);
   void multiply(uint32_t kernel, const cuda::Stream& stream, int set, const CallRows& rows);
+  void multiply(const MatrixProduct& product, const cuda::Stream& stream, const CallRows& rows);
   void make_collective(uint32_t index, const cuda::Stream& stream, int set,
                        const CallRows& rows) const;
   void issue(const Op& op, const cuda::Stream& stream, int set, const CallRows& rows);

@@ -81,11 +81,14 @@ device::MoverParams RankStreams::at_call(device::MoverParams params, size_t kern
 size_t RankStreams::matmul_at_call(const MatrixProduct& product,
                                    const LibraryMatmul::Places& places) {
   if (setup_.calls == nullptr) return product.matmul;
-  std::array<cuda::Matrix, 3> matrices = product.matrices;
+  MatrixProduct made;
+  made.matrices = product.matrices;
+  made.sms = product.sms;
+  made.algorithm = product.algorithm;
   const std::array<DevicePtr, 3> at = {places.a, places.b, places.c};
   bool is_alike = true;
-  for (size_t i = 0; i < matrices.size(); ++i) {
-    cuda::Matrix& matrix = matrices[i];
+  for (size_t i = 0; i < at.size(); ++i) {
+    cuda::Matrix& matrix = made.matrices[i];
     const int64_t stride = cuda::at_call(matrix, call_.places).stride;
     is_alike = is_alike && stride == matrix.stride &&
                cuda::alignment_of(at[i]) == cuda::alignment_of(matrix.address);
@@ -93,14 +96,13 @@ size_t RankStreams::matmul_at_call(const MatrixProduct& product,
     matrix.address = at[i];
   }
   if (is_alike) return product.matmul;
-  const size_t matmul =
-      product_of(matrices[0], matrices[1], matrices[2], product.sms, product.algorithm).matmul;
-  const size_t bytes = matmuls_[matmul].matmul.workspace_bytes();
+  choose_matmul(made);
+  const size_t bytes = matmuls_[made.matmul].matmul.workspace_bytes();
   if (bytes > workspace_.num_bytes()) {
     former_workspaces_.push_back(std::move(workspace_));
     workspace_ = cuda::DeviceMemory(bytes);
   }
-  return matmul;
+  return made.matmul;
 }
 
 cuda::CallPlaces RankStreams::places_before_calls() {
@@ -111,6 +113,11 @@ cuda::CallPlaces RankStreams::places_before_calls() {
     most = std::max(most, row * static_cast<size_t>(tensor.rows));
     before_calls_.push_back({0, row, row, tensor.rows});
   }
+  for_each_product([&](const MatrixProduct& product) {
+    const cuda::Matrix& weights = product.matrices[1];  // all of those that are multiplied at once
+    const int64_t elements = weights.rows * weights.stride;
+    most = std::max(most, static_cast<size_t>(elements * num_bytes(weights.dtype)));
+  });
   for (size_t i = 0; i < setup_.calls->all().size(); ++i) {
     if (!setup_.calls->all()[i].is_shared) continue;
     const cuda::CallPlace place = before_calls_[i];

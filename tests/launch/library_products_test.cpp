@@ -132,6 +132,48 @@ TEST(LibraryProducts, OwnRowsAreReadWhereTheyAre) {
   EXPECT_THAT(sources, ElementsAre("a@1[0:256,0:512]", "ag@1[0:256,0:512]"));
 }
 
+// Gate and up have the rows of one A, and what they make lies beside one another.
+TEST(LibraryProducts, OfAGateLieBesideOneAnother) {
+  const Operator op = parse_operator("mlp m=512 h=256 f=512 ranks=2 dtype=bf16");
+  const Machine machine = default_machine(2);
+  for (const char* schedule : {"library", "decomposed,gemm=library"}) {
+    SCOPED_TRACE(schedule);
+    const Plan plan = lower(op, parse_schedules(schedule, op, machine), machine);
+    const RankProgram program = programs_of(plan)[1];
+    size_t gated = 0;
+    for (const std::vector<BlockPart>& kernel : program.gemms) {
+      const std::vector<Product> products = products_of(plan, kernel);
+      const auto rows = beside_one_another(products);
+      size_t number = 0;
+      for (const std::vector<Product>& beside : rows) number += beside.size();
+      EXPECT_EQ(number, products.size());
+      if (product_of_operator(plan, products[0]) != 0) continue;
+      for (const std::vector<Product>& beside : rows) {
+        ASSERT_THAT(beside, SizeIs(2));
+        EXPECT_EQ(plan.buffers[beside[0].b.buffer].name, "wg");
+        EXPECT_EQ(plan.buffers[beside[1].b.buffer].name, "wu");
+        EXPECT_EQ(beside[0].a, beside[1].a);
+        EXPECT_EQ(beside[0].c.cols(), 256);
+        EXPECT_EQ(beside[1].c.col0, 256);
+        EXPECT_EQ(plan.buffers[beside[1].c.buffer].cols, 512);
+        ++gated;
+      }
+    }
+    EXPECT_EQ(gated, std::string_view(schedule) == "library" ? 1u : 2u);
+  }
+}
+
+TEST(LibraryProducts, OfOneWeightStandAlone) {
+  const Plan plan =
+      plan_of("ag-gemm m=512 n=512 k=512 ranks=4 dtype=bf16", "decomposed,gemm=library");
+  const RankProgram program = programs_of(plan)[1];
+  for (const std::vector<BlockPart>& kernel : program.gemms) {
+    for (const auto& beside : beside_one_another(products_of(plan, kernel))) {
+      EXPECT_THAT(beside, SizeIs(1));
+    }
+  }
+}
+
 TEST(LibraryProducts, NoKernelOfOursIsAskedFor) {
   // Tiles that the GEMM kernel does not have, in rows that TMA cannot read.
   const std::string op = "gemm-rs m=517 n=515 k=514 ranks=2 dtype=bf16";
