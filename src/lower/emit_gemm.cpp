@@ -216,7 +216,14 @@ void emit_gemm(SegmentLowering& state, Emitter& emit, const ReadA& read_a,
                   state.lanes.compute_lane(rank, i - first));
       }
       if (wave + 1 < kernel.end_wave) continue;
-      if (state.follows_behind()) followers.emit_behind(rank, order, kernel);
+      if (state.follows_behind()) {
+        // One pass for all rows starts sooner than one behind each kernel; but what is sent on from
+        // there is sent kernel by kernel.
+        const TileKernel all{.first = order.kernels.front().first, .last = kernel.last};
+        const bool is_last = k + 1 == order.kernels.size();
+        if (!state.gathers()) followers.emit_behind(rank, order, kernel);
+        if (state.gathers() && is_last) followers.emit_behind(rank, order, all);
+      }
       if (kernel.closes) emit.boundary(rank);
       ++k;
     }
