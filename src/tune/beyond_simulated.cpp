@@ -8,6 +8,10 @@
 namespace stretto {
 namespace {
 
+// More of them cost simulations, of which large graphs take long.
+constexpr double kHardlyLonger = 1.06;
+constexpr size_t kMostNear = 4;
+
 // Tiles and orders aside, the simulation errs alike.
 auto kind_of(const Schedule& one) {
   return std::tuple(one.gemm, one.collectives, one.mover, one.granularity);
@@ -22,13 +26,12 @@ BeyondSimulated::BeyondSimulated(const Operator& op, const Machine& machine, con
     std::vector<Known>& known = by_product_.emplace_back();
     if (!segment.product->kind.has_name()) continue;
     const Segment product = of_one_weight(*segment.product);
-    auto weighed = weighed_schedules(product, machine, tuning, predictions);
-    std::erase_if(weighed, [](const WeighedSchedule& one) { return !one.is_measured; });
+    const auto weighed = weighed_schedules(product, machine, tuning, predictions);
     std::vector<Schedule> schedules;
     for (const WeighedSchedule& one : weighed) schedules.push_back(one.schedule);
     const std::vector<double> simulated = predictions.us(product, schedules);
     for (size_t i = 0; i < weighed.size(); ++i) {
-      known.push_back({schedules[i], weighed[i].us - simulated[i]});
+      known.push_back({schedules[i], weighed[i].us, weighed[i].us - simulated[i]});
     }
   }
 }
@@ -48,6 +51,15 @@ double BeyondSimulated::us(const OperatorSchedule& schedule) const {
     if (found != known.end()) us += found->beyond_us;
   }
   return us;
+}
+
+std::vector<Schedule> BeyondSimulated::near_fastest(size_t p) const {
+  std::vector<Schedule> near;
+  for (const Known& one : by_product_[p]) {
+    if (near.size() == kMostNear || one.us > kHardlyLonger * by_product_[p].front().us) break;
+    near.push_back(one.schedule);
+  }
+  return near;
 }
 
 }  // namespace stretto
