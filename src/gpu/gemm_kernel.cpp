@@ -26,10 +26,10 @@ const char* name_of(OutputType output) { return kOutputNames[static_cast<int>(ou
 // Of a product and what follows it.
 std::string why_halves_misfit(const GemmConfig& config) {
   if (config.follower != Follower::swiglu) return "";
-  if (config.tile_n % 64 != 0) {
+  if (config.grouped && config.tile_n % 64 != 0) {
     return fmt::format(
-        "of a swiglu kernel's tile half the columns are of either product, a multiple of 32: a "
-        "tile has 64, 128, 192 or 256, not {}",
+        "of a swiglu kernel's tile half the columns are of either product, of rows that choose "
+        "their matrices a multiple of 32: a tile has 64, 128, 192 or 256, not {}",
         config.tile_n);
   }
   if (config.adds > 0) {

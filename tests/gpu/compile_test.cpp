@@ -110,7 +110,10 @@ TEST(GemmConfigTest, FollowersSayWhatWouldBeRight) {
   EXPECT_NE(why_illegal(config).find("cannot add other ranks' sums"), std::string::npos);
   config.adds = 0;
   config.tile_n = 224;
+  EXPECT_EQ(why_illegal(config), "");
+  config.grouped = true;
   EXPECT_NE(why_illegal(config).find("64, 128, 192 or 256"), std::string::npos);
+  config.grouped = false;
   config.tile_n = 192;
   EXPECT_EQ(why_illegal(config), "");
   config.serves = true;
@@ -121,13 +124,24 @@ TEST(GemmConfigTest, FollowersSayWhatWouldBeRight) {
 
 // A swiglu tile has two products' columns, of which it stores half.
 TEST(GemmConfigTest, TwoProductsShareATile) {
-  GemmConfig config;
-  config.follower = device::Follower::swiglu;
-  const device::GemmLayout layout = device::layout_of(config);
-  EXPECT_EQ(layout.halves, 2);
-  EXPECT_EQ(layout.stored_columns, config.tile_n / 2);
-  EXPECT_EQ(layout.b_box_rows, config.tile_n / 2);
-  EXPECT_EQ(layout.chunks * layout.chunk_columns, config.tile_n / 2);
+  for (const int columns : {64, 96, 128, 160, 192, 224, 256}) {
+    for (const device::OutputType output : {device::OutputType::bf16, device::OutputType::fp32}) {
+      GemmConfig config;
+      config.follower = device::Follower::swiglu;
+      config.tile_n = columns;
+      config.output = output;
+      SCOPED_TRACE(describe(config));
+      EXPECT_EQ(why_illegal(config), "");
+      const device::GemmLayout layout = device::layout_of(config);
+      EXPECT_EQ(layout.halves, 2);
+      EXPECT_EQ(layout.stored_columns, columns / 2);
+      EXPECT_EQ(layout.b_box_rows, columns / 2);
+      EXPECT_EQ(layout.chunks * layout.chunk_columns, columns / 2);
+      // The barriers of stages and chunks have what is left.
+      const int barriers = 2 * (config.stages + config.consumers * layout.chunk_slots);
+      EXPECT_LE(8 * barriers + 24, 512);
+    }
+  }
 }
 
 }  // namespace

@@ -29,6 +29,12 @@ end
   EXPECT_TRUE(config.bias);
   EXPECT_EQ(why_illegal(config), "");
   EXPECT_EQ(config_for(plan, needs, true).tile_n, 256);
+  needs.columns = 112;
+  EXPECT_EQ(config_for(plan, needs).tile_n, 224);
+  EXPECT_EQ(config_for(plan, needs, true).tile_n, 256);
+  needs.grouped = true;
+  EXPECT_EQ(config_for(plan, needs).tile_n, 256);
+  needs.grouped = false;
   needs.columns = 20;
   EXPECT_EQ(config_for(plan, needs).tile_n, 64);
   needs.columns = 256;

@@ -159,8 +159,8 @@ class GemmFollowersGpuTest : public GpuTest {
 };
 
 TEST_F(GemmFollowersGpuTest, SwigluOfEveryTileAndCluster) {
-  const std::pair<int, int> tiles[] = {{64, 256},  {128, 256}, {128, 192},
-                                       {128, 128}, {128, 64},  {256, 128}};
+  const std::pair<int, int> tiles[] = {{64, 256},  {128, 256}, {128, 224}, {128, 192}, {128, 160},
+                                       {128, 128}, {128, 96},  {128, 64},  {256, 128}, {64, 224}};
   for (const auto& [rows, columns] : tiles) {
     for (const Shared shared : {Shared::none, Shared::a, Shared::b}) {
       for (const bool bias : {false, true}) {
@@ -206,7 +206,8 @@ TEST_F(GemmFollowersGpuTest, TilesOfFewColumnsAndRows) {
 // The second range of a tile's K first, by a task that leaves its sums; then the first, which adds.
 TEST_F(GemmFollowersGpuTest, FollowTheSumOfRangesOfK) {
   for (const Follower follower : {Follower::swiglu, Follower::gelu}) {
-    for (const auto& [rows, columns] : {std::pair{128, 256}, {64, 256}, {128, 128}, {128, 192}}) {
+    for (const auto& [rows, columns] :
+         {std::pair{128, 256}, {64, 256}, {128, 224}, {128, 128}, {128, 192}}) {
       GemmConfig config = config_of_tile(rows, columns, follower, true);
       config.splits = true;
       const device::GemmLayout layout = device::layout_of(config);

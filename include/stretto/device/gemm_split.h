@@ -26,7 +26,8 @@ class RangeSums {
   static constexpr int32 kSteps = kMmas * kStepsDown;
   static constexpr int32 kMostAhead = layout_of(kConfig).halves == 2 ? 8 : 16;
   static constexpr int32 kAhead = kSteps <= kMostAhead ? kSteps : kSteps / 2;  // in flight
-  static_assert(kColumns % 32 == 0, "steps in flight divide those of a range");
+  static_assert(kColumns % 16 == 0 && kSteps % kAhead == 0,
+                "steps in flight divide those of a range");
 
  public:
   STRETTO_DEVICE RangeSums(const GemmSplit& split, uint32 consumer)

@@ -98,7 +98,11 @@ STRETTO_HOST_DEVICE GemmLayout layout_of(const GemmConfig& config) {
   layout.a_bytes = config.tile_m * kTileK * 2;
   layout.b_bytes = config.tile_n * kTileK * 2;
   const int32 out_bytes = config.output == OutputType::fp32 ? 4 : 2;
-  layout.chunk_columns = layout.stored_columns % 64 == 0 ? 128 / out_bytes : 64 / out_bytes;
+  // Rows of 128, 64 or 32 bytes: as wide as divides what is stored. Halves of 48, 80 and 112
+  // columns are odd multiples of 16.
+  layout.chunk_columns = layout.stored_columns % 64 == 0                 ? 128 / out_bytes
+                         : layout.stored_columns % (64 / out_bytes) == 0 ? 64 / out_bytes
+                                                                         : 32 / out_bytes;
   layout.chunk_bytes = 64 * layout.chunk_columns * out_bytes;
   layout.chunks =
       layout.stored_columns / layout.chunk_columns * (config.tile_m / config.consumers / 64);
