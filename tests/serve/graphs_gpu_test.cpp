@@ -57,6 +57,42 @@ INSTANTIATE_TEST_SUITE_P(Operators, GraphsOnGpus,
                            return name;
                          });
 
+// A library multiplies by gate and up at once where a call's lie behind one another.
+TEST(GatesOnGpus, AreRightWhereverTheirWeightsLie) {
+  if (const std::string why = runtime::why_not_here(kRanks); !why.empty()) STRETTO_SKIP(why);
+  Context context(kRanks, 2);
+  const Operator op = parse_operator("mlp m=512 h=512 f=1024 ranks=2 dtype=bf16");
+  constexpr size_t kWeightBytes = size_t{1024 / kRanks} * 512 * 2;
+  std::vector<GpuAddress> both;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    both.push_back(context.allocate(rank, 2 * kWeightBytes));
+  }
+  for (const char* schedule : {"decomposed,gemm=library", "low-latency"}) {
+    SCOPED_TRACE(schedule);
+    Operation operation(context, op, {.schedule = schedule, .rows = RowCount::fixed});
+    const TensorMemory memory(context, operation);
+    uint64_t call = 0;
+    for (const bool together : {false, true, true, false}) {
+      write_inputs(context, op, memory, {Fill::random, ++call});
+      for (int rank = 0; rank < kRanks; ++rank) {
+        std::vector<CallTensor> tensors(memory.of(rank).begin(), memory.of(rank).end());
+        for (CallTensor& one : tensors) {
+          if (!together || (one.name != "wg" && one.name != "wu")) continue;
+          const GpuAddress at =
+              both[static_cast<size_t>(rank)] + (one.name == "wu" ? kWeightBytes : 0);
+          std::vector<char> weight(kWeightBytes);
+          context.copy_from_gpu(rank, weight.data(), one.address, kWeightBytes);
+          context.copy_to_gpu(rank, at, weight.data(), kWeightBytes);
+          one.address = at;
+        }
+        operation.run(rank, context.stream(rank), op.rows(), tensors);
+      }
+      operation.finish();
+      EXPECT_EQ(wrong_elements(context, op, memory, {Fill::random, call}), 0) << together;
+    }
+  }
+}
+
 // A rank's tensors are those of its team.
 TEST(GraphsOfTeamsOnGpus, AreRightOnTensorsOfEachCall) {
   for (const auto& [team, ranks] : {std::pair{2, 4}, {4, 8}}) {
