@@ -117,7 +117,7 @@ void Declarer::declare_sums(RoutedLowering& product, const std::string& prefix, 
   }
   product.out = result(product.part, product_op.kind.out == Edge::all_reduce, copies);
   if (product_op.ranks == 1) return;
-  if (product.by_nccl()) {
+  if (product.sums_by_nccl()) {
     product.part_sums =
         add(prefix + "part", op().dtype, BufferRole::local, product_op.m, product_op.n);
   } else {

@@ -31,7 +31,7 @@ void RoutedSums::sum_rows(int rank, int block, int owner, int32_t first, int32_t
                             product_.kept[sum_stage() - 1], rank));
     of_.emit.write(place_of_sum(rank, block, owner, {from, to, cols.col0, cols.col1}));
     const uint32_t lane = are_sent_at_once() ? of_.comm_lane(rank) : of_.compute_lane(rank);
-    if (are_sent_at_once() && product_.has_shares_of_experts()) {
+    if (are_sent() && product_.has_shares_of_experts()) {
       of_.emit.counted_task(lane, Opcode::combine, {blocks_.all_experts});
     } else {
       of_.emit.task(lane, Opcode::weigh);
@@ -70,7 +70,7 @@ void RoutedSums::sum_up_all() {
 Region RoutedSums::place_of_sum(int rank, int block, int owner, const Rect& rows) const {
   const int32_t token = blocks_.first_token(block);
   if (!product_.communicates()) return region_of(rows.moved(token), product_.out, rank);
-  if (product_.by_nccl()) return region_of(rows.moved(token), product_.part_sums, rank);
+  if (product_.sums_by_nccl()) return region_of(rows.moved(token), product_.part_sums, rank);
   const RowShards shards{blocks_.tokens, of_.ranks};
   const auto down = static_cast<int32_t>(rank * shards.block() + token - shards.begin(owner));
   return region_of(rows.moved(down), product_.slots, owner);
@@ -124,6 +124,7 @@ void RoutedSums::finish() {
   const bool is_callers = of_.state.plan.buffers[product_.out].role == BufferRole::output;
   if (product_.op.kind.out != Edge::all_reduce || !is_callers) return;
   // What peers write must have arrived when the run ends.
+  for (int i = 0; of_.events && i < 2; ++i) of_.boundaries();
   const RowShards shards{blocks_.tokens, of_.ranks};
   for (int rank = 0; rank < of_.ranks; ++rank) {
     bool any = false;  // one token is its owner's alone

@@ -14,8 +14,17 @@ class RoutedTokens {
   void emit() {
     if (!blocks_.has_tables) gather(product_.ids);
     gather(product_.weights);
-    gather_x();
-    if (!blocks_.has_tables) make_tables();
+    if (product_.by_lanes()) of_.boundaries();
+    if (!product_.by_lanes()) gather_x();
+    if (!blocks_.has_tables) {
+      make_tables();
+    } else if (product_.by_lanes()) {
+      of_.boundaries();
+      gather_x();
+      of_.boundaries();
+    }
+    // What peers send is awaited at the boundary behind the one at which they notify.
+    if (product_.by_lanes()) of_.boundaries();
     blocks_.has_tables = true;
     if (product_.permuted) permute();
   }
@@ -32,8 +41,13 @@ class RoutedTokens {
       for (int i = 0; i < of_.ranks; ++i) {
         of_.emit.write(of_.rows_of_source(rows, rank, (rank + i) % of_.ranks));
       }
-      of_.emit.task(of_.comm_lane(rank), Opcode::copy);
+      of_.emit.task(lane(rank), Opcode::copy);
     }
+  }
+
+  // Of what sends tokens.
+  uint32_t lane(int rank) {
+    return product_.by_lanes() ? of_.compute_lane(rank) : of_.comm_lane(rank);
   }
 
   // In as many parts as there are lanes, to the previous rank first: it takes them next.
@@ -43,7 +57,8 @@ class RoutedTokens {
     if (product_.by_nccl()) return all_gather(rows);
     for (int rank = 0; rank < of_.ranks; ++rank) {
       const Region own = of_.own_rows(rows, rank);
-      const int parts = std::min(product_.lanes.comm, own.rows());
+      const int lanes = product_.by_lanes() ? product_.lanes.compute : product_.lanes.comm;
+      const int parts = std::min(lanes, own.rows());
       for (int i = 1; i <= of_.ranks; ++i) {
         const int to = (rank - i + of_.ranks) % of_.ranks;
         // Own rows are taken from where they lie, unless a partition is of all tokens.
@@ -65,11 +80,10 @@ class RoutedTokens {
     const bool chosen_only = product_.has_shares_of_experts();
     if (chosen_only) of_.emit.read(cut(of_.own_rows(product_.ids, rank)));
     of_.emit.write(cut(of_.rows_of_source(rows, rank, to)));
-    const uint32_t lane = of_.comm_lane(rank);
     if (chosen_only) {
-      of_.emit.counted_task(lane, Opcode::dispatch, {blocks_.all_experts});
+      of_.emit.counted_task(lane(rank), Opcode::dispatch, {blocks_.all_experts});
     } else {
-      of_.emit.task(lane, Opcode::copy);
+      of_.emit.task(lane(rank), Opcode::copy);
     }
   }
 
@@ -86,6 +100,8 @@ class RoutedTokens {
 
   void make_tables() {
     if (of_.events) of_.boundaries();
+    // Lanes that have no part in it yet send tokens meanwhile.
+    if (product_.by_lanes()) gather_x();
     if (blocks_.parts == 1) {
       each_block([&](int rank, int block) { route(rank, block); });
     } else {

@@ -89,6 +89,10 @@ struct RoutedLowering {
   int sms_of_others = 0;
 
   bool by_nccl() const { return op.ranks > 1 && schedule.mover == Mover::nccl; }
+  // All lanes bring tokens, in kernels ahead of the product.
+  bool by_lanes() const { return op.ranks > 1 && schedule.mover == Mover::epilogue; }
+  // Else owners add what the others write to them.
+  bool sums_by_nccl() const { return by_nccl() && schedule.reduction == Reduction::nccl; }
   bool by_source() const { return op.ranks > 1 && schedule.granularity == Granularity::chunk; }
   bool communicates() const { return op.ranks > 1; }
   bool has_sums() const { return part.router_weights >= 0; }
@@ -97,7 +101,9 @@ struct RoutedLowering {
   bool takes_choices(const Operator& whole) const {
     return op.top_k > 1 && whole.tensor(part.input).rows == op.m * op.top_k;
   }
-  int comm_lanes() const { return by_nccl() || !communicates() ? 0 : schedule.comm_sms; }
+  int comm_lanes() const {
+    return by_nccl() || by_lanes() || !communicates() ? 0 : schedule.comm_sms;
+  }
   int tile_cols() const { return schedule.tile_n / std::max(1, op.weights); }
   int col_tiles() const { return static_cast<int>((op.local_n() + tile_cols() - 1) / tile_cols()); }
   Rect cols_of(int tile) const {

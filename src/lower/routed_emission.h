@@ -54,8 +54,12 @@ class RoutedSums {
  public:
   explicit RoutedSums(RoutedEmission& of) : of_(of), product_(of.product), blocks_(of.blocks) {}
 
+  // Who weighs rows writes sums to their owners.
+  bool are_sent() const { return product_.communicates() && !product_.sums_by_nccl(); }
   // Sums leave while others are multiplied; else behind all tiles.
-  bool are_sent_at_once() const { return product_.communicates() && !product_.by_nccl(); }
+  bool are_sent_at_once() const {
+    return product_.communicates() && !product_.by_nccl() && !product_.by_lanes();
+  }
   // Of the block that is the rank's `turn`-th, the columns of some tiles.
   void sum_up(int rank, int turn, const Rect& cols);
   // Where sums are all that is left to do: whole rows, or as many columns as leave every lane some.

@@ -21,7 +21,7 @@ void check_gemm(Case& c) {
     refuse("granularity", to_string(s.granularity), "which ends within its kernel",
            "granularity=chunk");
   }
-  if (s.mover == Mover::epilogue) {
+  if (s.mover == Mover::epilogue && !c.op.is_routed()) {
     refuse("mover", to_string(s.mover), "which is its kernel's end", "another mover");
   }
   if (s.split_k > 1)

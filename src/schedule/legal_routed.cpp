@@ -58,21 +58,26 @@ void check_routed(Case& c) {
   refuse(s.chunks != 1, fmt::format("chunks={}", s.chunks), "of which a source's are one chunk",
          "chunks=1");
   if (c.op.ranks > 1) {
-    const bool by_nccl = s.mover == Mover::nccl;
-    refuse(!by_nccl && s.gemm == GemmBy::library,
+    const bool by_nccl = s.mover == Mover::nccl, by_lanes = s.mover == Mover::epilogue;
+    const bool is_ahead = by_nccl || by_lanes;
+    refuse(!is_ahead && s.gemm == GemmBy::library,
            fmt::format("gemm=library and mover={}", to_string(s.mover)), "which tiles await",
-           "mover=nccl or gemm=tiles");
-    refuse(!by_nccl && s.mover != Mover::comm_blocks, fmt::format("mover={}", to_string(s.mover)),
-           "which blocks pick", "mover=comm-blocks or nccl");
+           "mover=nccl or epilogue, or gemm=tiles");
+    refuse(!is_ahead && s.mover != Mover::comm_blocks, fmt::format("mover={}", to_string(s.mover)),
+           "which blocks pick", "mover=comm-blocks, epilogue or nccl");
+    refuse(by_lanes && s.comm_sms != 0, fmt::format("comm-sms={} and mover=epilogue", s.comm_sms),
+           "which all blocks send", "comm-sms=0");
     refuse(s.granularity != Granularity::whole && s.granularity != Granularity::chunk,
            fmt::format("granularity={}", to_string(s.granularity)),
            "which one partition has, or one for each source",
            "granularity=whole, or chunk for each source");
-    if (by_nccl) {
-      refuse(s.granularity == Granularity::chunk, "granularity=chunk and mover=nccl",
-             "whose collectives bring all sources together",
+    if (is_ahead) {
+      const std::string mover = fmt::format("mover={}", to_string(s.mover));
+      refuse(s.granularity == Granularity::chunk, "granularity=chunk and " + mover,
+             by_nccl ? "whose collectives bring all sources together"
+                     : "which all come ahead of products",
              "granularity=whole or mover=comm-blocks");
-      refuse(s.sync != Sync::event, fmt::format("sync={} and mover=nccl", to_string(s.sync)),
+      refuse(s.sync != Sync::event, fmt::format("sync={} and {}", to_string(s.sync), mover),
              "which streams order", "sync=event");
     } else {
       refuse(s.sync == Sync::event, fmt::format("sync=event and mover={}", to_string(s.mover)),
@@ -85,15 +90,16 @@ void check_routed(Case& c) {
         has_sums ? "whose sums leave for the next ranks first" : "which come rank by rank",
         has_sums ? "order=peer-staggered" : "order=arrival");
     const Reduction right = !has_sums                           ? Reduction::none
-                            : by_nccl                           ? Reduction::nccl
                             : c.op.kind.out == Edge::all_reduce ? Reduction::two_shot
                                                                 : Reduction::slots;
-    refuse(s.reduction != right, fmt::format("reduction={}", to_string(s.reduction)),
+    const bool sums_by_nccl = has_sums && by_nccl && s.reduction == Reduction::nccl;
+    refuse(s.reduction != right && !sums_by_nccl,
+           fmt::format("reduction={}", to_string(s.reduction)),
            has_sums ? "whose sums are added by their owners" : "which nobody adds",
-           fmt::format("reduction={}", to_string(right)));
-    const bool has_fp32 = has_sums && !by_nccl && s.partials == DType::fp32;
+           fmt::format("reduction={}{}", to_string(right), has_sums && by_nccl ? " or nccl" : ""));
+    const bool has_fp32 = has_sums && !sums_by_nccl && s.partials == DType::fp32;
     refuse(s.partials != c.op.dtype && !has_fp32, fmt::format("partials={}", to_string(s.partials)),
-           by_nccl ? "which collectives add in their type" : "whose sums travel in their type",
+           sums_by_nccl ? "which collectives add in their type" : "whose sums travel in their type",
            fmt::format("partials={}", to_string(c.op.dtype)));
   }
   if (c.op.weights > 1 && (s.tile_n % 2 != 0 || s.tile_n < 2 * kMinTile)) {

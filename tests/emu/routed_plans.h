@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -31,6 +32,22 @@ inline Sizes sizes_of(std::string_view name, int ranks, int64_t tokens) {
   return sizes;
 }
 
+// NCCL brings tokens, and owners add the sums that the others write to them.
+inline std::optional<OperatorSchedule> with_written_sums(const Operator& op,
+                                                         OperatorSchedule schedule) {
+  bool any = false;
+  size_t product = 0;
+  for (const OperatorSegment& segment : op.segments) {
+    if (!segment.product) continue;
+    Schedule& one = schedule.products[product++];
+    if (!segment.product->is_routed() || one.reduction != Reduction::nccl) continue;
+    const bool is_all_reduce = segment.product->kind.out == Edge::all_reduce;
+    one.reduction = is_all_reduce ? Reduction::two_shot : Reduction::slots;
+    any = true;
+  }
+  return any ? std::optional(std::move(schedule)) : std::nullopt;
+}
+
 // Both partitions, and tiles of all heights, whatever the preset takes.
 inline std::vector<OperatorSchedule> schedules_of(const Operator& op, const Machine& machine) {
   std::vector<OperatorSchedule> all;
@@ -55,6 +72,8 @@ inline std::vector<OperatorSchedule> schedules_of(const Operator& op, const Mach
       if (segment.product->is_routed()) one.permute = Permute::pass;
     }
     if (!(passes == all[i])) all.push_back(std::move(passes));
+    std::optional<OperatorSchedule> written = with_written_sums(op, all[i]);
+    if (written && op.ranks > 1) all.push_back(*std::move(written));
   }
   return all;
 }
