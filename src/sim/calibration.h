@@ -37,6 +37,11 @@ struct NcclStart {
 constexpr NcclStart kNcclStart[] = {{2, 0.23, 0.68}, {4, 0.34, 0.68}, {8, 1, 1}};
 constexpr double kNcclFewBytes = 1 << 20;
 
+// Between two ranks its gathers and reduce-scatters reach this share of the rate (NCCL alone of
+// operators_h200_x2.json: 224 GB/s from 12 MB on, where all-reduces reach 290; 4 and 8 ranks: 0.93
+// and 1 of what the machine file says).
+constexpr double kNcclOfPair = 0.73;
+
 // Tiles read their distinct inputs from memory at this share of what a copy of memory reaches, all
 // together (M = 16 to 256 in tiles of 64 x 64 to 128 x 128: 2.6 to 3.6 TB/s from 112 tiles on).
 constexpr double kStreamOfAll = 0.82;
@@ -44,8 +49,8 @@ constexpr double kStreamOfAll = 0.82;
 // A task of an entry without rows reads that it is empty, in the L2 cache, and is done. Not
 // measured.
 constexpr double kEmptyEntryUs = 0.3;
-// Tiles that pick their rows while they load them multiply so many times longer. One H100, layers of
-// four models with 256 and more rows an expert: 1.2 (2048 columns of rows) to 1.45 (7168).
+// Tiles that pick their rows while they load them multiply so many times longer. One H100, layers
+// of four models with 256 and more rows an expert: 1.2 (2048 columns of rows) to 1.45 (7168).
 constexpr double kPicked = 1.35;
 // The kernel of experts multiplies rows in units of so many.
 constexpr double kUnitOfExperts = 16;

@@ -71,6 +71,9 @@ double Costs::collective_us(const Instr& instr, const Plan::Joined& joined) cons
     return std::min(two_hops, move_us(read * (joined.count - 1), machine_.link_gb_per_s));
   }
   double rate = machine_.nccl_by_bytes.at(bytes);
+  const bool goes_once = instr.collective == CollectiveKind::all_gather ||
+                         instr.collective == CollectiveKind::reduce_scatter;
+  if (joined.count == 2 && goes_once) rate *= kNcclOfPair;
   const NcclStart start = nccl_start(joined.count);
   const double protocol_us = (start.many_bytes - start.few_bytes) * machine_.nccl_launch_us *
                              std::clamp(std::log2(bytes / kNcclFewBytes), 0.0, 1.0);

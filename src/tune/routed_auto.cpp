@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace stretto {
 namespace {
@@ -30,6 +31,34 @@ OperatorSchedule whole_products(const Operator& op, const Machine& machine) {
   return schedule;
 }
 
+// The same without NCCL on the way: all SMs send tokens ahead of the products that take them, and
+// who weighs rows writes sums to their owners, who add them.
+std::optional<OperatorSchedule> by_all_blocks(const Operator& op, OperatorSchedule schedule) {
+  bool any = false;
+  size_t at = 0;
+  for (const OperatorSegment& segment : op.segments) {
+    if (!segment.product) continue;
+    const Segment& product = *segment.product;
+    Schedule& one = schedule.products[at++];
+    if (!product.is_routed() || product.only_moves() || one.mover != Mover::nccl) continue;
+    any = true;
+    if (one.reduction == Reduction::none) {
+      one.mover = Mover::epilogue;
+    } else {
+      one.reduction = product.kind.out == Edge::all_reduce ? Reduction::two_shot : Reduction::slots;
+    }
+  }
+  return any ? std::optional(std::move(schedule)) : std::nullopt;
+}
+
+// The same, but for who brings tokens.
+OperatorSchedule with_nccl_ahead(OperatorSchedule schedule) {
+  for (Schedule& one : schedule.products) {
+    if (one.mover == Mover::epilogue && one.reduction == Reduction::none) one.mover = Mover::nccl;
+  }
+  return schedule;
+}
+
 // What communicates behind and ahead of products, and what beside them. The preset has a partition
 // for each source where the rows that those pad may be worth it; one of all tokens is tried always.
 std::vector<RoutedContender> contenders(const Operator& op, const Machine& machine, RowCount rows) {
@@ -45,8 +74,13 @@ std::vector<RoutedContender> contenders(const Operator& op, const Machine& machi
   const OperatorSchedule tiles = schedule_of(find_preset("tiles"), op, machine);
   if (op.ranks > 1) add("tiles", tiles);
   add("sequential", schedule_of(find_preset("sequential"), op, machine));
-  add("library", whole_products(op, machine));
+  const OperatorSchedule library = whole_products(op, machine);
+  add("library", library);
   if (op.ranks == 1) return all;
+  if (const auto blocks = by_all_blocks(op, library)) {
+    add("library by all blocks", *blocks);
+    add("library with written sums", with_nccl_ahead(*blocks));
+  }
   const bool moves = std::any_of(op.segments.begin(), op.segments.end(), [](const auto& segment) {
     return segment.product && segment.product->only_moves();
   });

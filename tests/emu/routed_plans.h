@@ -48,6 +48,25 @@ inline std::optional<OperatorSchedule> with_written_sums(const Operator& op,
   return any ? std::optional(std::move(schedule)) : std::nullopt;
 }
 
+// All blocks send tokens, ahead of the product.
+inline std::optional<OperatorSchedule> with_sent_tokens(const Operator& op,
+                                                        OperatorSchedule schedule) {
+  bool any = false;
+  size_t product = 0;
+  for (const OperatorSegment& segment : op.segments) {
+    if (!segment.product) continue;
+    Schedule& one = schedule.products[product++];
+    if (!segment.product->is_routed() || one.mover != Mover::nccl) continue;
+    one.mover = Mover::epilogue;
+    if (one.reduction != Reduction::none) {
+      const bool is_all_reduce = segment.product->kind.out == Edge::all_reduce;
+      one.reduction = is_all_reduce ? Reduction::two_shot : Reduction::slots;
+    }
+    any = true;
+  }
+  return any ? std::optional(std::move(schedule)) : std::nullopt;
+}
+
 // Both partitions, and tiles of all heights, whatever the preset takes.
 inline std::vector<OperatorSchedule> schedules_of(const Operator& op, const Machine& machine) {
   std::vector<OperatorSchedule> all;
@@ -72,8 +91,9 @@ inline std::vector<OperatorSchedule> schedules_of(const Operator& op, const Mach
       if (segment.product->is_routed()) one.permute = Permute::pass;
     }
     if (!(passes == all[i])) all.push_back(std::move(passes));
-    std::optional<OperatorSchedule> written = with_written_sums(op, all[i]);
-    if (written && op.ranks > 1) all.push_back(*std::move(written));
+    if (op.ranks == 1) continue;
+    if (auto written = with_written_sums(op, all[i])) all.push_back(*std::move(written));
+    if (auto sent = with_sent_tokens(op, all[i])) all.push_back(*std::move(sent));
   }
   return all;
 }
