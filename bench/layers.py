@@ -9,7 +9,9 @@ percentile), relative errors, and why who failed did. Contestants are sequences 
 Triton, PyTorch's fused operators, symmetric memory, FlashInfer and DeepGEMM where their packages are found
 (layer_paths.py, expert_paths.py, moved_paths.py), Stretto's operators of one product with such kernels between
 ("stretto parts"), and Stretto's plan of all ("stretto"). *products*: these alone. Rows are measured in the file's order,
-and the file has them as soon as they are; --seconds says how long any may begin.
+and the file has them as soon as they are; --seconds says how long any may begin. With --kernels a row also has what each
+kernel takes of Stretto and of the fastest of the others, [name, us, launches] of a run in a graph, the longest first.
+--beside adds schedules of Stretto's to those that a row has.
 """
 
 import argparse
@@ -32,11 +34,12 @@ import layer_paths  # noqa: E402
 import moved_paths  # noqa: E402
 import path_base  # noqa: E402
 import torch_job  # noqa: E402
-from torch_contestants import wait_for_gpu  # noqa: E402
+from torch_contestants import meet, wait_for_gpu  # noqa: E402
 
 SIZES = {**layer_paths.SIZES, **expert_paths.SIZES, **moved_paths.SIZES}
 PATHS = {**layer_paths.PATHS, **expert_paths.PATHS, **moved_paths.PATHS}
 GRAPH_US = 30_000  # of one launch at most
+OURS, ALONE = "stretto", "products"
 
 
 class Layer:
@@ -128,7 +131,7 @@ class Layer:
         parts = paths.parts()
         if parts is not None:
             made["stretto parts"] = lambda: self.by_parts("stretto parts", *parts)
-        for schedule in paths.schedules:
+        for schedule in dict.fromkeys((*paths.schedules, *self.job.args.beside)):
             label = "stretto" if schedule == "auto" else f"stretto {schedule}"
             made[label] = lambda label=label, schedule=schedule: self.ours(label, schedule)
         return made
@@ -151,6 +154,25 @@ def spread(times):
     return [times[len(times) // 2], times[len(times) // 10], times[-1 - len(times) // 10]]
 
 
+def kernels_of(contestant):
+    """[name, us, launches] of a run in its graph. NCCL's kernels wait for the other ranks, too."""
+    meet()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as trace:
+        contestant.graph.replay()
+        wait_for_gpu()
+    found = [[event.key[:80], round(event.self_device_time_total / contestant.runs, 2),
+              round(event.count / contestant.runs, 2)]
+             for event in trace.key_averages() if event.self_device_time_total > 0]
+    return sorted(found, key=lambda kernel: -kernel[1])
+
+
+def those_compared(timed):
+    """Labels of Stretto and of the fastest of the others."""
+    others = [label for label in timed if not label.startswith(OURS) and label != ALONE]
+    fastest = sorted(others, key=lambda label: spread(timed[label].times)[0])[:1]
+    return [label for label in (OURS, *fastest) if label in timed]
+
+
 def measure(job, name, sizes, problems):
     row = {"operator": torch_job.operator_text(name, sizes)}
     contest = job.contest(row["operator"], problems)
@@ -166,6 +188,9 @@ def measure(job, name, sizes, problems):
             contestants[label] = made
     job.take_turns(contest, contestants)
     timed = {label: one for label, one in contestants.items() if label not in contest.problems}
+    if job.args.kernels:
+        row["kernels"] = {label: contest.attempt(f"kernels of {label}", anything(lambda one=timed[label]: kernels_of(one)))
+                          or [] for label in those_compared(timed)}
     row |= {"link_bytes": layer.paths.link_bytes(), "us": {label: spread(one.times) for label, one in timed.items()},
             "errors": {label: one.error for label, one in timed.items() if one.reference is not None},
             "schedules": {label: " / ".join(one.schedule() for one in made)
@@ -194,6 +219,9 @@ def packages():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     torch_job.add_options(parser, rounds=7)
+    parser.add_argument("--kernels", action="store_true", help="what kernels take of ours and of the fastest other")
+    parser.add_argument("--beside", action="append", default=[], metavar="SCHEDULE",
+                        help="another of Stretto's schedules for every row that it can serve; may be given again")
     args = parser.parse_args()
     shapes = torch_job.parse_shapes(args.shapes, SIZES)
     torch_job.run(torch_job.checked(args), shapes, measure, "layers", packages=packages())

@@ -32,6 +32,8 @@ Steps:
   layers *     what graphs measures, beside PyTorch, AsyncTP, symmetric memory and FlashInfer
   moe *        layers of experts beside PyTorch, DeepGEMM and FlashInfer (bench/shapes/layers.py experts)
   moved *      what moves rows to experts and back, beside the same (bench/shapes/layers.py moved)
+  routed       of moe and moved what says most in four minutes, with what each kernel takes (expert_bars.py)
+  grouped      products of experts alone beside PyTorch and DeepGEMM, on one GPU
   models *     whole models in PyTorch: prefill, decode, training
   steady       rows with M >= 4096 again, in turns of 100 ms
   language *   kernels of the device language
@@ -49,7 +51,7 @@ fail() { echo "on_gpus: $*" >&2; exit 2; }
 (( $# )) || { usage >&2; exit 2; }
 folder=$1; shift
 usual=kernels,tests,soak,gemm,operators,graphs,experts,torch,checks,layers,moe,moved,models,language,serve
-known=$usual,tune,steady,sanitizer,unseen,regret
+known=$usual,routed,grouped,tune,steady,sanitizer,unseen,regret
 all_suites=test_serve,test_c,test_cli,test_fabric,test_measure,test_gpu,test_tables,test_run
 ranks= steps=$usual minutes= seconds=900 suites=$all_suites build=$root/build/release
 commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
@@ -110,7 +112,7 @@ library=$(find "$build" -name libstretto.so -type f 2>/dev/null | head -1)
 # What is missing is said before anything runs.
 declare -A programs=([tests]="${suites//,/ }" [soak]=soak [gemm]=gemm_bench [tune]=stretto
                      [operators]=stretto [kernels]=stretto [graphs]=stretto [experts]=stretto [steady]=stretto
-                     [language]=lang_bench [serve]="serve_bench call_bench" [sanitizer]="test_tables test_run"
+                     [routed]=stretto [language]=lang_bench [serve]="serve_bench call_bench" [sanitizer]="test_tables test_run"
                      [unseen]=stretto [regret]=stretto)
 for step in ${steps//,/ }; do
   for needed in ${programs[$step]:-}; do
@@ -255,6 +257,25 @@ run_moved() {
   layers_of moved moved
   torch_part moved --max-restarts 5 "$here/layers.py" --shapes "$folder/moved.txt" --commit "$commit" \
     --rounds 7 --seconds "$(spare)" --out "$folder/moved.json"
+}
+# Other people's kernels and ours compile at the same time, before anything is timed.
+run_routed() {
+  local seconds=$seconds all=$seconds first=$folder/routed_first.txt
+  layers_of routed routed
+  head -25 "$folder/routed.txt" >"$first"
+  seconds=$((all < 60 ? all : 60))
+  part routed_libraries python3 "$here/warm_experts.py" --shapes "$first" --ranks "$ranks" &
+  part routed_kernels "$(program stretto)" compile --shapes "$first" --ranks "$ranks" --strategy auto
+  wait
+  seconds=$all
+  torch_part routed --max-restarts 5 "$here/layers.py" --shapes "$folder/routed.txt" --commit "$commit" --rounds 3 \
+    --kernels --beside library --beside 'library/a:library,mover=epilogue/y:library,reduction=slots' \
+    --seconds "$(spare)" --out "$folder/routed.json"
+  [[ -s $folder/routed.json ]] && python3 "$here/expert_bars.py" "$folder/routed.json"
+}
+run_grouped() {
+  part grouped python3 "$here/grouped_contest.py" --models qwen30b,dsv3,mixtral --tokens 64,1024,8192 \
+    --seconds "$(spare)" --commit "$commit" --date "$today" --out "$folder/grouped.json"
 }
 run_models() {
   torch_part models "$here/models.py" --layers 8 --rounds 7 --commit "$commit" --seconds "$(spare)" \

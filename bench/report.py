@@ -15,6 +15,7 @@ import pathlib
 import re
 import sys
 
+from expert_bars import bars_section, measured_rates
 from fused_section import beside_torch_section, fused_section, title
 from gemm_section import gemm_section
 from graphs_section import graphs_section, is_of_graphs
@@ -96,7 +97,7 @@ def page(results):
         elif is_of_graphs(result):
             sections.append(graphs_section(source, result))
         elif result["benchmark"] == "layers":
-            sections.append(layers_section(source, result))
+            sections.append("\n\n".join([layers_section(source, result), *bars_section(result, measured_rates())]))
         elif result["benchmark"] == "fused":
             sections.append(fused_section(source, result, torch_rows))
         elif result["benchmark"] == "torch":

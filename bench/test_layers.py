@@ -128,6 +128,21 @@ class Script(unittest.TestCase):
         self.assertEqual(set(row["us"]), {"products", "stretto", "stretto parts"})
         self.assertIn("2 rows, 2 with a contestant that failed", self.said.getvalue())
 
+    def test_kernels_of_ours_and_of_the_fastest_other(self):
+        event = lambda name, us: types.SimpleNamespace(key=name, self_device_time_total=us, count=20)  # noqa: E731
+        profile = TORCH.profiler.profile.return_value.__enter__.return_value
+        profile.key_averages.return_value = [event("short", 30.0), event("long", 500.0), event("on the host", 0)]
+        rows = self.run_script(stretto(), "--kernels")["rows"]
+        kernels = [["long", 50.0, 2.0], ["short", 3.0, 2.0]]
+        self.assertEqual(rows[0]["kernels"], {"stretto": kernels, "nccl": kernels})
+
+    def test_other_schedules_take_turns_with_the_row_s_own(self):
+        rows = self.run_script(stretto(refused=("waves",)), "--beside", "library", "--beside", "waves")["rows"]
+        self.assertEqual(set(rows[0]["us"]) - {"products", "nccl", "stretto parts"},
+                         {"stretto", "stretto split=2/tiles", "stretto library"})
+        self.assertEqual(rows[0]["failed"], {"stretto waves": "waves cannot serve this"})
+        self.assertNotIn("kernels", rows[0])
+
     def test_no_row_begins_when_the_time_is_over(self):
         clock = iter(range(0, 10_000, 7))
         with mock.patch.object(contest.time, "time", lambda: next(clock)):

@@ -6,9 +6,12 @@ import math
 import pathlib
 import random
 import sys
+import tempfile
 import unittest
 
+import expert_bars
 import moe_layers
+import warm_experts
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -43,6 +46,51 @@ class Layers(unittest.TestCase):
                     self.assertEqual((row["h"], row["f"], row["experts"], row["k"]), wanted)
         self.assertEqual({name for name, model in models.items() if "experts_measured" in model},
                          set(PUBLISHED.values()))
+
+
+def row_of(operator, link_bytes, library, took):
+    return {"operator": operator, "link_bytes": link_bytes, "us": {"nccl torch": [library] * 3, "stretto": [took] * 3}}
+
+
+class Bars(unittest.TestCase):
+    def test_rates_are_the_best_of_as_many_rows(self):
+        product = {"tile": "a", "n": 100, "k": 10, "active": 2}
+        rates = expert_bars.Rates([{"rows": [{**product, "rows": 32, "us": {"a": [2.0], "torch": [1.0]}},
+                                             {**product, "rows": 128, "us": {"a": [4.0]}}]}])
+        self.assertEqual([rates.flops(rows) for rows in (1, 16, 63, 64, 900)], [32000, 32000, 64000, 64000, 64000])
+        self.assertEqual(rates.bytes, 2 * (2 * 1000 + 128 * 110) / 4)
+
+    def test_what_is_out_of_reach_is_said(self):
+        rates = expert_bars.Rates([])
+        rates.bytes, rates.by_rows = 4e7, [(1, 1e9)]
+        operator = "moe-tp t=1000 h=100 f=1000 experts=8 k=8 ranks=2 dtype=bf16"
+        products, sums, link = expert_bars.floors({"operator": operator, "link_bytes": 390_000_000}, rates)
+        up, down = 8000 * 2 * 1000 * 100 / 1e9, 8000 * 2 * 500 * 100 / 1e9
+        self.assertAlmostEqual(products, up + down)
+        self.assertAlmostEqual(sums, 2 * 9000 * 100 / 4e7)
+        self.assertAlmostEqual(link, 1000)
+        for library, reach in ((1200, "no"), (1251, "hidden"), (1300, "yes")):
+            cells = expert_bars.cells(row_of(operator, 390_000_000, library, 1100), rates)
+            self.assertEqual((cells[8], cells[9], cells[11]), (reach, "1100", "98"), cells)
+
+    def test_measured_layers_have_a_table_and_kernels(self):
+        result = json.loads((HERE / "results" / "experts_h200_x2.json").read_text(encoding="utf-8"))
+        result["rows"][0]["kernels"] = {"stretto": [["grouped", 150.25, 1.0]]}
+        text = expert_bars.report(result, expert_bars.measured_rates())
+        self.assertIn("bar 1.25, 16 rows", text)
+        self.assertEqual(sum(line.startswith("| moe-tp t=") for line in text.splitlines()), 16)
+        self.assertIn("| stretto | grouped | 150.2 | 1 |", text)
+        self.assertEqual(expert_bars.report({"rows": [{"operator": "mlp m=1", "us": {}}]}, None), "no layers of experts")
+
+
+class Warmed(unittest.TestCase):
+    def test_layers_whose_kernels_are_alike_are_one(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write("# first\nmoe-tp t=8 h=4 f=2 experts=4 k=2 ranks=2  # whole\nmlp m=1 h=2 f=3\n\n"
+                       "moe-tp-up t=8 h=4 f=2 experts=4 k=2 ranks=2\nmoe-ep t=8 h=4 f=2 experts=4 k=2 ranks=2\n")
+            file.flush()
+            sizes = {"t": 8, "h": 4, "f": 2, "experts": 4, "k": 2}
+            self.assertEqual(warm_experts.layers_of(file.name), [("moe-tp", sizes), ("moe-ep", sizes)])
 
 
 class Shapes(unittest.TestCase):

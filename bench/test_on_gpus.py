@@ -59,6 +59,16 @@ class OnGpus(unittest.TestCase):
         self.assertIn("--max-restarts 5", calls[2])
         self.assertEqual(json.loads((self.out / "graphs.json").read_text()), {"rows": []})
 
+    def test_rows_of_experts_come_behind_the_kernels_of_all(self):
+        told, calls = self.run_script("--steps", "routed")
+        self.assertEqual(told.count("good"), 3)
+        self.assertEqual(told.splitlines()[-1].split()[0], "routed")
+        warm, compiled, measured, bars = *sorted(calls[:2]), *calls[2:]
+        self.assertRegex(warm, "^python3 .*/warm_experts.py --shapes .*/routed_first.txt --ranks 2")
+        self.assertRegex(compiled, "^stretto compile --shapes .*/routed_first.txt --ranks 2 --strategy auto")
+        self.assertRegex(measured, "/layers.py --shapes .*/routed.txt .*--rounds 3 --kernels --beside library .*routed.json")
+        self.assertRegex(bars, "^python3 .*/expert_bars.py .*/routed.json")
+
     def test_a_part_that_is_cut_off_leaves_what_it_has_measured(self):
         told, _ = self.run_script("--steps", "graphs,serve", "--seconds", "1", SLEEPS="graphs.txt")
         self.assertIn("cut off after 1 s", told)

@@ -4,11 +4,13 @@
     bench/shapes/layers.py dense --on 2
     bench/shapes/layers.py experts --on 2
     bench/shapes/layers.py moved --on 2
+    bench/shapes/layers.py routed --on 2
 
 `dense`: norms behind sums of 8192 columns, K of 4096 a rank; MLPs and decoder layers of Llama-3 8B and 70B, and MLPs
 of which each rank has an eighth; all-to-alls around the projections of 8B and 70B. `experts`: layers of experts of the
 models that bench/moe_layers.py has, whole ones first, each rank with an eighth of experts or of their inner columns, or
 with what it has on so many GPUs. `moved`: what moves rows to these experts and back, all of them dealt to the ranks.
+`routed`: some of both, by turns, where little time is left; then the other layers of `experts` that have most tokens.
 """
 
 import argparse
@@ -90,7 +92,30 @@ def moved(ranks):
                     yield f"{kind} t={each * ranks} h={hidden} experts={count} k={top_k}", model
 
 
-LISTS = {"dense": dense, "experts": experts, "moved": moved}
+# (operator, model, tokens as in TOKENS or TOKENS_OF_RANK, an eighth)
+ROUTED = (("moe-tp", "mixtral", 1024, True), ("moe-ep", "dsv3", 128, True), ("dispatch-combine", "dsv3", 128, False),
+          ("moe-tp", "qwen235b", 8192, True), ("moe-tp", "dsv3", 8192, True), ("moe-tp", "mixtral", 8192, True),
+          ("moe-ep", "qwen30b", 128, False), ("moe-tp", "qwen30b", 1024, False), ("moe-tp", "qwen235b", 8192, False),
+          ("moe-ep", "dsv3", 1024, True), ("moe-tp-down", "qwen235b", 8192, True), ("moe-tp-up", "qwen235b", 8192, True),
+          ("dispatch", "dsv3", 128, False), ("combine", "dsv3", 128, False), ("moe-tp", "qwen30b", 8192, True),
+          ("moe-tp", "qwen30b", 1024, True), ("moe-tp", "mixtral", 1024, False), ("moe-ep", "qwen30b", 1024, False))
+
+
+def routed(ranks):
+    """What says most of rows that choose experts."""
+    first = []
+    for kind, model, tokens, is_eighth in ROUTED:
+        if kind in ("dispatch", "combine", "dispatch-combine"):
+            hidden, _, count, top_k = MODELS[model]
+            first.append((f"{kind} t={tokens * ranks} h={hidden} experts={count} k={top_k}", model))
+            continue
+        made = list(experts_of(model, (kind,), (tokens,), (tokens,), ranks))
+        first += [one for one in made if ranks == 8 or ("eighth" in one[1]) == is_eighth][:1]
+    yield from first
+    yield from (one for one in experts(ranks) if one not in first and one[0].startswith("moe-tp "))
+
+
+LISTS = {"dense": dense, "experts": experts, "moved": moved, "routed": routed}
 
 
 def text_of(name, ranks):
