@@ -45,7 +45,8 @@ class Rates:
 
 
 def measured_rates():
-    return Rates([json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("grouped_*h200_x1.json"))])
+    paths = sorted(RESULTS.glob("grouped_*h200_x1.json"))
+    return Rates([json.loads(path.read_text(encoding="utf-8")) for path in paths])
 
 
 def numbers(row):
@@ -110,7 +111,8 @@ def report(result, rates):
         return "no layers of experts"
     parts = []
     for kind in dict.fromkeys(map(kind_of, rows)):
-        ratios = [rivals(row)[0][0] / ours(row)[0] for row in rows if kind_of(row) == kind and rivals(row) and ours(row)]
+        ratios = [rivals(row)[0][0] / ours(row)[0] for row in rows
+                  if kind_of(row) == kind and rivals(row) and ours(row)]
         if ratios:
             parts.append(f"{kind}: {geometric_mean(ratios):.2f} over the fastest library, worst {min(ratios):.2f}, bar "
                          f"{BARS[kind]:.2f}, {len(ratios)} rows")
@@ -125,9 +127,9 @@ def bars_section(result, rates):
     if not rows:
         return []
     return ["### Bars in reach\n\nMicroseconds of one rank by arithmetic: products at the best rates that "
-            f"`grouped_*_h200_x1.json` have ({rates.bytes / 1e6:.2f} TB/s; TFLOP/s by rows of an expert), sums of choices, "
-            f"bytes that leave a GPU at {LINK_GB_PER_S} GB/s. *Floor*: the longer of products and link; *in turn*: all of them, "
-            "without a launch between. *Bar in reach*: no, where the library's time over the floor is below the bar; "
+            f"`grouped_*_h200_x1.json` have ({rates.bytes / 1e6:.2f} TB/s; TFLOP/s by rows of an expert), sums of "
+            f"choices, bytes that leave a GPU at {LINK_GB_PER_S} GB/s. *Floor*: the longer of products and link; *in "
+            "turn*: all of them, without a launch between. *Bar in reach*: no, where the library's time over the floor is below the bar; "
             "hidden, where only communication that is hidden reaches it. *Lost*: what Stretto takes beyond *in turn*.",
             bars_table(rows, rates)]
 
@@ -141,7 +143,8 @@ def main():
             result = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             sys.exit(f"{path}: {error}")
-        print(f"{path.name}: {result['ranks']} x {result['machine']}, commit {result['commit']}\n\n{report(result, rates)}\n")
+        print(f"{path.name}: {result['ranks']} x {result['machine']}, commit {result['commit']}\n\n"
+              f"{report(result, rates)}\n")
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ experts. A row has, by contestant, microseconds (the median over rounds of the s
 percentile), relative errors, and why who failed did. Contestants are sequences of cuBLAS, NCCL and one-pass kernels in
 Triton, PyTorch's fused operators, symmetric memory, FlashInfer and DeepGEMM where their packages are found
 (layer_paths.py, expert_paths.py, moved_paths.py), Stretto's operators of one product with such kernels between
-("stretto parts"), and Stretto's plan of all ("stretto"). *products*: these alone. Rows are measured in the file's order,
-and the file has them as soon as they are; --seconds says how long any may begin. With --kernels a row also has what each
-kernel takes of Stretto and of the fastest of the others, [name, us, launches] of a run in a graph, the longest first.
---beside adds schedules of Stretto's to those that a row has.
+("stretto parts"), and Stretto's plan of all ("stretto"). *products*: these alone. Rows are measured in the file's
+order, and the file has them as soon as they are; --seconds says how long any may begin. With --kernels a row also has
+what each kernel takes of Stretto and of the fastest of the others, [name, us, launches] of a run in a graph, the longest
+first. --beside adds schedules of Stretto's to those that a row has.
 """
 
 import argparse
@@ -189,8 +189,9 @@ def measure(job, name, sizes, problems):
     job.take_turns(contest, contestants)
     timed = {label: one for label, one in contestants.items() if label not in contest.problems}
     if job.args.kernels:
-        row["kernels"] = {label: contest.attempt(f"kernels of {label}", anything(lambda one=timed[label]: kernels_of(one)))
-                          or [] for label in those_compared(timed)}
+        def traced(label):
+            return contest.attempt(f"kernels of {label}", anything(lambda: kernels_of(timed[label])))
+        row["kernels"] = {label: traced(label) or [] for label in those_compared(timed)}
     row |= {"link_bytes": layer.paths.link_bytes(), "us": {label: spread(one.times) for label, one in timed.items()},
             "errors": {label: one.error for label, one in timed.items() if one.reference is not None},
             "schedules": {label: " / ".join(one.schedule() for one in made)

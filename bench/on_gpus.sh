@@ -112,7 +112,8 @@ library=$(find "$build" -name libstretto.so -type f 2>/dev/null | head -1)
 # What is missing is said before anything runs.
 declare -A programs=([tests]="${suites//,/ }" [soak]=soak [gemm]=gemm_bench [tune]=stretto
                      [operators]=stretto [kernels]=stretto [graphs]=stretto [experts]=stretto [steady]=stretto
-                     [routed]=stretto [language]=lang_bench [serve]="serve_bench call_bench" [sanitizer]="test_tables test_run"
+                     [routed]=stretto [language]=lang_bench [serve]="serve_bench call_bench"
+                     [sanitizer]="test_tables test_run"
                      [unseen]=stretto [regret]=stretto)
 for step in ${steps//,/ }; do
   for needed in ${programs[$step]:-}; do
@@ -260,18 +261,19 @@ run_moved() {
 }
 # Other people's kernels and ours compile at the same time, before anything is timed.
 run_routed() {
-  local seconds=$seconds all=$seconds first=$folder/routed_first.txt
+  local all=$seconds first=$folder/routed_first.txt
   layers_of routed routed
   head -25 "$folder/routed.txt" >"$first"
-  seconds=$((all < 60 ? all : 60))
+  local seconds=$((all < 60 ? all : 60))
   part routed_libraries python3 "$here/warm_experts.py" --shapes "$first" --ranks "$ranks" &
   part routed_kernels "$(program stretto)" compile --shapes "$first" --ranks "$ranks" --strategy auto
   wait
   seconds=$all
   torch_part routed --max-restarts 5 "$here/layers.py" --shapes "$folder/routed.txt" --commit "$commit" --rounds 3 \
-    --kernels --beside library --beside 'library/a:library,mover=epilogue/y:library,reduction=slots' \
+    --kernels --beside library --beside 'library,mover=epilogue/y:library,mover=epilogue,reduction=slots' \
     --seconds "$(spare)" --out "$folder/routed.json"
-  [[ -s $folder/routed.json ]] && python3 "$here/expert_bars.py" "$folder/routed.json"
+  # Rates of products are among kept results, which a packed folder is without.
+  [[ -s $folder/routed.json && -d $here/results ]] && python3 "$here/expert_bars.py" "$folder/routed.json"
 }
 run_grouped() {
   part grouped python3 "$here/grouped_contest.py" --models qwen30b,dsv3,mixtral --tokens 64,1024,8192 \

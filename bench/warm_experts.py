@@ -4,9 +4,9 @@ each, and those in Triton, many at a time.
 
     bench/warm_experts.py --shapes FILE --ranks 2 [--jobs 16]
 
-Shapes are as bench/shapes/layers.py prints them; only layers of experts have such kernels. Each process has some of them,
-takes the GPUs in turn, and runs what one rank would once, on whatever its memory holds. A layer that fails is named; the
-exit status says nothing of it, since the benchmark will.
+Shapes are as bench/shapes/layers.py prints them; only layers of experts have such kernels. Each process has some of
+them, takes the GPUs in turn, and runs what one rank would once, on whatever its memory holds. A layer that fails is
+named; the exit status says nothing of it, since the benchmark will.
 """
 
 import argparse
