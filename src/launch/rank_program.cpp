@@ -57,6 +57,13 @@ class MainStream {
     }
     const std::vector<BlockPart> rows =
         by_library ? std::vector<BlockPart>() : take_rows(gemm, move);
+    if (gemm.empty() && stand_apart(head, move)) {
+      // What makes tables and what sends meanwhile are one kernel.
+      move.insert(move.end(), head.begin(), head.end());
+      std::sort(move.begin(), move.end(),
+                [](const BlockPart& a, const BlockPart& b) { return a.lane < b.lane; });
+      head.clear();
+    }
     std::vector<BlockPart>& last = !move.empty() ? move : !gemm.empty() ? gemm : head;
     if (alone_ && !(by_library && move.empty())) deal_out(waits, last);
     std::vector<Step>& steps = program_.streams[0].steps;
@@ -97,6 +104,23 @@ class MainStream {
     gemm = std::move(blocks);
     move.clear();
     return rows;
+  }
+
+  // Different lanes have them, and none awaits or tells another.
+  bool stand_apart(const std::vector<BlockPart>& head, const std::vector<BlockPart>& move) const {
+    if (head.empty() || move.empty()) return false;
+    const auto is_sync = [](const Instr& instr) { return instr.is_sync(); };
+    const auto has_sync = [&](const BlockPart& part) {
+      const std::vector<Instr>& instrs = plan_.lanes[part.lane].instrs;
+      return std::any_of(instrs.begin() + part.begin, instrs.begin() + part.end, is_sync);
+    };
+    const auto in_both = [&](const BlockPart& one) {
+      return std::any_of(move.begin(), move.end(),
+                         [&](const BlockPart& other) { return other.lane == one.lane; });
+    };
+    return std::none_of(head.begin(), head.end(), in_both) &&
+           std::none_of(head.begin(), head.end(), has_sync) &&
+           std::none_of(move.begin(), move.end(), has_sync);
   }
 
   // Every wait to one of the blocks, so that they take one round trip and not one after the other;

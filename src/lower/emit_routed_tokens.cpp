@@ -12,24 +12,48 @@ class RoutedTokens {
   explicit RoutedTokens(RoutedEmission& of) : of_(of), product_(of.product), blocks_(of.blocks) {}
 
   void emit() {
-    if (!blocks_.has_tables) gather(product_.ids);
-    gather(product_.weights);
-    if (product_.by_lanes()) of_.boundaries();
-    if (!product_.by_lanes()) gather_x();
-    if (!blocks_.has_tables) {
-      make_tables();
-    } else if (product_.by_lanes()) {
-      of_.boundaries();
-      gather_x();
-      of_.boundaries();
-    }
-    // What peers send is awaited at the boundary behind the one at which they notify.
-    if (product_.by_lanes()) of_.boundaries();
+    const bool is_first = !blocks_.has_tables;
     blocks_.has_tables = true;
+    if (product_.by_lanes()) {
+      send_by_lanes(is_first);
+    } else {
+      if (is_first) gather(product_.ids);
+      gather(product_.weights);
+      gather_x();
+      if (is_first) make_tables();
+    }
     if (product_.permuted) permute();
   }
 
  private:
+  // What peers send is awaited at the boundary behind the one at which they notify.
+  void send_by_lanes(bool is_first) {
+    if (is_first) gather(product_.ids);
+    if (!product_.has_sent_weights) gather(product_.weights);
+    if (is_first) send_others_weights();
+    const bool sends = is_first || product_.x.is_gathered || !product_.has_sent_weights;
+    if (!sends) return;
+    of_.boundaries();
+    if (is_first) {
+      make_tables();
+    } else {
+      of_.boundaries();
+      gather_x();
+      of_.boundaries();
+    }
+    of_.boundaries();
+  }
+
+  // Those of products behind this one too, so that no kernel between the two has to.
+  void send_others_weights() {
+    for (RoutedLowering& other : of_.state.routed) {
+      const bool is_other = &other != &product_ && other.of_part == product_.of_part;
+      if (!is_other || other.blocks != product_.blocks || !other.by_lanes()) continue;
+      gather(other.weights);
+      other.has_sent_weights = true;
+    }
+  }
+
   // Every rank's rows to all ranks.
   void gather(const GatheredRows& rows) {
     if (rows.tensor < 0 || !rows.is_gathered) return;
@@ -57,8 +81,11 @@ class RoutedTokens {
     if (product_.by_nccl()) return all_gather(rows);
     for (int rank = 0; rank < of_.ranks; ++rank) {
       const Region own = of_.own_rows(rows, rank);
-      const int lanes = product_.by_lanes() ? product_.lanes.compute : product_.lanes.comm;
-      const int parts = std::min(lanes, own.rows());
+      if (product_.by_lanes() && !product_.has_shares_of_experts()) {
+        send_to_all(rank);
+        continue;
+      }
+      const int parts = std::min(lanes_that_send(), own.rows());
       for (int i = 1; i <= of_.ranks; ++i) {
         const int to = (rank - i + of_.ranks) % of_.ranks;
         // Own rows are taken from where they lie, unless a partition is of all tokens.
@@ -68,18 +95,38 @@ class RoutedTokens {
     }
   }
 
+  // One makes tables.
+  int lanes_that_send() const {
+    return product_.by_lanes() ? std::max(1, product_.lanes.compute - 1) : product_.lanes.comm;
+  }
+
+  static Region cut(Region region, int part, int parts) {
+    const int32_t first = region.row0, count = region.rows();
+    region.row0 = first + static_cast<int32_t>(int64_t{count} * part / parts);
+    region.row1 = first + static_cast<int32_t>(int64_t{count} * (part + 1) / parts);
+    return region;
+  }
+
+  // A row is loaded once, and stored at every rank.
+  void send_to_all(int rank) {
+    const GatheredRows& rows = product_.x;
+    const Region own = of_.own_rows(rows, rank);
+    const int parts = std::min(lanes_that_send(), own.rows());
+    for (int part = 0; part < parts; ++part) {
+      of_.emit.read(cut(own, part, parts));
+      for (int i = 1; i <= of_.ranks; ++i) {
+        of_.emit.write(cut(of_.rows_of_source(rows, rank, (rank + i) % of_.ranks), part, parts));
+      }
+      of_.emit.task(lane(rank), Opcode::copy);
+    }
+  }
+
   void send_part(int rank, int to, int part, int parts) {
     const GatheredRows& rows = product_.x;
-    const auto cut = [&](Region region) {
-      const int32_t first = region.row0, count = region.rows();
-      region.row0 = first + static_cast<int32_t>(int64_t{count} * part / parts);
-      region.row1 = first + static_cast<int32_t>(int64_t{count} * (part + 1) / parts);
-      return region;
-    };
-    of_.emit.read(cut(of_.own_rows(rows, rank)));
+    of_.emit.read(cut(of_.own_rows(rows, rank), part, parts));
     const bool chosen_only = product_.has_shares_of_experts();
-    if (chosen_only) of_.emit.read(cut(of_.own_rows(product_.ids, rank)));
-    of_.emit.write(cut(of_.rows_of_source(rows, rank, to)));
+    if (chosen_only) of_.emit.read(cut(of_.own_rows(product_.ids, rank), part, parts));
+    of_.emit.write(cut(of_.rows_of_source(rows, rank, to), part, parts));
     if (chosen_only) {
       of_.emit.counted_task(lane(rank), Opcode::dispatch, {blocks_.all_experts});
     } else {
@@ -100,18 +147,22 @@ class RoutedTokens {
 
   void make_tables() {
     if (of_.events) of_.boundaries();
-    // Lanes that have no part in it yet send tokens meanwhile.
-    if (product_.by_lanes()) gather_x();
     if (blocks_.parts == 1) {
       each_block([&](int rank, int block) { route(rank, block); });
+      send_beside();
     } else {
       each_block([&](int rank, int block) { count_parts(rank, block); });
+      send_beside();
       if (of_.events) of_.boundaries();
       each_block([&](int rank, int block) { place_parts(rank, block); });
       if (of_.events) of_.boundaries();
       each_block([&](int rank, int block) { fill_parts(rank, block); });
     }
     if (of_.events) of_.boundaries();
+  }
+  // Lanes that have no table to make send tokens meanwhile.
+  void send_beside() {
+    if (product_.by_lanes()) gather_x();
   }
   template <typename Visit>
   void each_block(const Visit& visit) {

@@ -87,6 +87,7 @@ struct RoutedLowering {
   uint16_t slots = 0;      // a sum of every source, at who has the token
   LaneTable lanes = {};
   int sms_of_others = 0;
+  bool has_sent_weights = false;  // they came with another product's tokens
 
   bool by_nccl() const { return op.ranks > 1 && schedule.mover == Mover::nccl; }
   // All lanes bring tokens, in kernels ahead of the product.

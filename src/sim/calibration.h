@@ -54,6 +54,9 @@ constexpr double kEmptyEntryUs = 0.3;
 constexpr double kPicked = 1.35;
 // The kernel of experts multiplies rows in units of so many.
 constexpr double kUnitOfExperts = 16;
+// It reads weights at this share of hbm_gb_per_s, which is of reads and writes (few rows, one H200:
+// 4.1 to 4.4 TB/s, bench/results/grouped_shuffled_h200_x1.json).
+constexpr double kExpertsRead = 1.15;
 
 // However narrow a tile is, a stage of its K takes this long from one to the next (2 and 4 x H200,
 // M = 16, 64 to 192 columns, K = 4096 and 8192: 0.208 to 0.225 us).

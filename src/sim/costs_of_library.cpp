@@ -21,6 +21,7 @@ struct Product {
   std::set<std::tuple<uint16_t, int32_t, int32_t, int32_t, int32_t>> inputs;
   // Of its inputs, and of experts' results; of all lanes, and of one.
   double bytes = 0, macs = 0, most_macs = 0;
+  bool is_of_experts = false;
 };
 
 double macs_of(const Plan& plan, const Instr& gemm) {
@@ -112,6 +113,7 @@ void Costs::find_products() {
       product.by_lane[l].push_back(&instr);
       inputs.assign(plan_.reads(instr).begin(), plan_.reads(instr).end());
       if (is_routed_product(instr.op)) {
+        product.is_of_experts = true;
         inputs.clear();
         add_inputs_of_entry(instr, inputs);
         // Of two products beside one another one result is stored.
@@ -142,7 +144,8 @@ void Costs::find_products() {
     const double tflops = is_fp32 ? machine_.fp32_tflops : machine_.gemm_tflops;
     const double multiply_us =
         2 * product.macs / (kLibraryRate * tflops * 1e6 * sms / machine_.sms) / power_[place.first];
-    const double read_us = move_us(product.bytes, machine_.hbm_gb_per_s);
+    const double read_us =
+        move_us(product.bytes, (product.is_of_experts ? kExpertsRead : 1) * machine_.hbm_gb_per_s);
     const double us = kLibraryStartUs + std::max(multiply_us, read_us);
     for (const auto& [lane, gemms] : product.by_lane) {
       for (const Instr* gemm : gemms) {

@@ -42,9 +42,8 @@ std::optional<OperatorSchedule> by_all_blocks(const Operator& op, OperatorSchedu
     Schedule& one = schedule.products[at++];
     if (!product.is_routed() || product.only_moves() || one.mover != Mover::nccl) continue;
     any = true;
-    if (one.reduction == Reduction::none) {
-      one.mover = Mover::epilogue;
-    } else {
+    one.mover = Mover::epilogue;
+    if (one.reduction != Reduction::none) {
       one.reduction = product.kind.out == Edge::all_reduce ? Reduction::two_shot : Reduction::slots;
     }
   }
@@ -54,7 +53,7 @@ std::optional<OperatorSchedule> by_all_blocks(const Operator& op, OperatorSchedu
 // The same, but for who brings tokens.
 OperatorSchedule with_nccl_ahead(OperatorSchedule schedule) {
   for (Schedule& one : schedule.products) {
-    if (one.mover == Mover::epilogue && one.reduction == Reduction::none) one.mover = Mover::nccl;
+    if (one.mover == Mover::epilogue) one.mover = Mover::nccl;
   }
   return schedule;
 }

@@ -92,7 +92,9 @@ inline std::vector<OperatorSchedule> schedules_of(const Operator& op, const Mach
     }
     if (!(passes == all[i])) all.push_back(std::move(passes));
     if (op.ranks == 1) continue;
-    if (auto written = with_written_sums(op, all[i])) all.push_back(*std::move(written));
+    constexpr int kFewRanks = 3;  // more would show no more, and cost time
+    auto written = with_written_sums(op, all[i]);
+    if (written && op.ranks <= kFewRanks) all.push_back(*std::move(written));
     if (auto sent = with_sent_tokens(op, all[i])) all.push_back(*std::move(sent));
   }
   return all;

@@ -256,5 +256,33 @@ TEST(RoutedRefusals, SayWhatWouldBeRight) {
   EXPECT_EQ(refused("moe-tp", 2, sizes(64, 48, 8, 2)), "accepted");
 }
 
+// Tokens come beside tiles, or ahead of products by NCCL or by all blocks.
+TEST(RoutedRefusals, SayWhoBringsTokensAndAddsSums) {
+  const Sizes sizes = {{"t", 8}, {"h", 128}, {"f", 256}, {"experts", 8}, {"k", 2}};
+  const Operator op = make_operator("moe-tp-down", sizes, 2);
+  const Machine machine = small_machine(2, kSms);
+  const auto reasons = [&](std::string_view text) {
+    return legal(op, parse_schedules(text, op, machine), machine);
+  };
+  for (const char* good : {"library,reduction=slots", "library,reduction=slots,partials=fp32",
+                           "library,mover=epilogue,reduction=slots"}) {
+    EXPECT_THAT(reasons(good), testing::IsEmpty()) << good;
+  }
+  const std::pair<const char*, const char*> bad[] = {
+      {"library,mover=epilogue", "take reduction=slots"},
+      {"library,reduction=two-shot", "take reduction=slots or nccl"},
+      {"library,partials=fp32", "which collectives add in their type: take partials=bf16"},
+      {"sequential,mover=epilogue,reduction=slots,comm-sms=2", "all blocks send: take comm-sms=0"},
+      {"sequential,mover=epilogue,reduction=slots,sync=flag", "streams order: take sync=event"},
+      {"sequential,mover=epilogue,reduction=slots,granularity=chunk",
+       "which all come ahead of products: take granularity=whole or mover=comm-blocks"},
+      {"sequential,mover=copy-engine,reduction=slots,sync=flag",
+       "take mover=comm-blocks, epilogue or nccl"},
+  };
+  for (const auto& [text, why] : bad) {
+    EXPECT_THAT(reasons(text), testing::ElementsAre(testing::HasSubstr(why))) << text;
+  }
+}
+
 }  // namespace
 }  // namespace stretto

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "stretto/check.h"
 #include "stretto/lower.h"
 #include "stretto/simulate.h"
 #include "stretto/tune.h"
@@ -47,6 +48,22 @@ TEST(RoutedAuto, TriesPartitionsOfSourcesWhereTheyAreWorthIt) {
   const std::string many = reason("moe-ep t=2048 h=2048 f=64 experts=8 k=4 ranks=8 dtype=bf16");
   EXPECT_NE(many.find("tiles,granularity=whole"), std::string::npos) << many;
   EXPECT_EQ(many.find("granularity=chunk"), std::string::npos) << many;
+}
+
+// Two ranks' collectives reach two thirds of what blocks send at.
+TEST(RoutedAuto, SendsTokensByAllBlocksWhereCollectivesAreSlow) {
+  const Operator op =
+      parse_operator("moe-tp t=1024 h=2048 f=768 experts=128 k=8 ranks=2 dtype=bf16");
+  const Machine machine = default_machine(op.ranks);
+  const AutoSchedules found = auto_schedules(op, machine, load_tuning());
+  EXPECT_TRUE(found.reason.starts_with("library by all blocks, simulated:")) << found.reason;
+  EXPECT_NE(found.reason.find(", library with written sums "), std::string::npos) << found.reason;
+  for (const Schedule& one : found.schedule.products) EXPECT_EQ(one.mover, Mover::epilogue);
+  const Plan plan = lower(op, found.schedule, machine);
+  for (const Lane& lane : plan.lanes) EXPECT_EQ(lane.kind, LaneKind::compute);
+  EXPECT_TRUE(check(plan).diagnostics.empty());
+  EXPECT_LT(us_of(op, found.schedule, machine),
+            0.93 * us_of(op, schedule_of(find_preset("library"), op, machine), machine));
 }
 
 // Whole products pad no entries; where they are none, tiles make them.
