@@ -276,7 +276,24 @@ TEST(ExpertProducts, OfShapesThatTheKernelHasNotAreIllegal) {
   EXPECT_THAT(reasons(sizes(256, 384, 4), "library,sync=flag"), HasSubstr("sync=flag"));
   EXPECT_THAT(
       reasons("moe-ep t=100 h=256 f=384 experts=4 k=2 ranks=2 dtype=bf16", "tiles,gemm=library"),
-      HasSubstr("mover=nccl or gemm=tiles"));
+      HasSubstr("mover=nccl or epilogue, or gemm=tiles"));
+}
+
+// Tables are made and tokens sent by one kernel ahead of the products; nothing needs a second
+// stream.
+TEST(ExpertProducts, StandBehindTwoKernelsThatBringTheirTokens) {
+  const Plan plan = plan_of("moe-tp t=128 h=256 f=512 experts=8 k=2 ranks=2 dtype=bf16",
+                            "library,mover=epilogue,permute=load/y:library,mover=epilogue,"
+                            "reduction=slots");
+  for (const RankProgram& program : programs_of(plan)) {
+    ASSERT_EQ(program.streams.size(), 1u);
+    std::string kinds;
+    for (const Step& step : program.streams[0].steps) {
+      kinds += step.kind == StepKind::gemm ? "g" : step.kind == StepKind::move ? "m" : ".";
+    }
+    EXPECT_EQ(kinds, "m..m..ggm..m");
+    EXPECT_EQ(program.moves.size(), 4u);
+  }
 }
 
 }  // namespace
