@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "plan/tile_task.h"
+#include "sim/calibration.h"
 #include "stretto/lower.h"
 #include "stretto/simulate.h"
 
@@ -37,7 +38,7 @@ Predicted predicted(int64_t t, const std::string& strategy, int ranks = 1,
 
 // Experts of 2048 x 768 with gate, up and down.
 double us_of_weights(double experts) {
-  return experts * 3 * 2048 * 768 * 2 / (default_machine(1).hbm_gb_per_s * 1e3);
+  return experts * 3 * 2048 * 768 * 2 / (default_machine(1).hbm_gb_per_s * 1e3 * sim::kExpertsRead);
 }
 
 TEST(ChosenExperts, OfOneTokenAreAsManyAsItChooses) {
