@@ -71,6 +71,7 @@ function(stretto_tests name)
   # A property of sources: as one of the target it would make each precompiled header another.
   set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_DEFINITIONS
     STRETTO_TEST_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
+  stretto_join(test_${name} ${sources})
   gtest_discover_tests(test_${name} DISCOVERY_MODE PRE_TEST
     TEST_PREFIX ${name}. PROPERTIES LABELS ${name} TIMEOUT 300)
 endfunction()
