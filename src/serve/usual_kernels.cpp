@@ -43,7 +43,8 @@ class UsualKernels {
   explicit UsualKernels(std::string arch) : arch_(std::move(arch)) {}
 
   void add(const Segment& op, const Schedule& schedule, const Machine& machine) {
-    if (!legal(op, schedule, machine).empty()) return;
+    const std::string text = to_string(op) + " " + to_string(schedule) + " " + machine.name;
+    if (!lowered_.insert(text).second || !legal(op, schedule, machine).empty()) return;
     const Plan plan = lower(op, schedule, machine);
     const bool serves = schedule.rows == RowCount::bucket;
     if (!cuda::why_not_on_cuda(plan, cuda::TileSums(plan), serves).empty()) return;
@@ -78,6 +79,7 @@ class UsualKernels {
  private:
   const std::string arch_;
   std::set<std::tuple<ProductKind, DType, int, std::string>> added_;
+  std::set<std::string> lowered_;
   std::vector<cuda::KernelEntry> kernels_;
 };
 

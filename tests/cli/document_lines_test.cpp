@@ -44,7 +44,7 @@ std::vector<Step> steps_of(const std::string& page) {
 
 TEST(DocumentLines, Work) {
   // What takes longer has begun, which no bad line does.
-  const Shell shell("stretto() { timeout 4 stretto \"$@\"; }\n");
+  const Shell shell("stretto() { timeout 2 stretto \"$@\"; }\n");
   for (const char* folder : {"examples", "bench"}) {
     fs::create_directory_symlink(fs::absolute(kRoot + "/" + folder), shell.folder().path(folder));
   }

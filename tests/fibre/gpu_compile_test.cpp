@@ -5,11 +5,13 @@
 
 #include <fstream>
 #include <iterator>
+#include <vector>
 
 #include "gpu/compiler.h"
 #include "gpu/compiler_fixture.h"
 #include "lang/lang_kernel.h"
 #include "stretto/device/lang/kernels/all_reduce_norm.h"
+#include "thorough.h"
 
 namespace stretto::cuda {
 namespace {
@@ -24,6 +26,9 @@ class GpuCompile : public NeedsCompiler, public testing::WithParamInterface<cons
                              lang_source(name, threads), GetParam());
   }
 };
+
+// Of kernels, which have as many registers on sm_89 as on sm_80, and the same instructions.
+class GpuCompileKernels : public GpuCompile {};
 
 TEST_P(GpuCompile, EveryHeaderAlone) {
   for (const char* header : {"words",
@@ -83,7 +88,7 @@ std::string entry(const std::string& header, const std::string& kernel, const st
          args + "<GpuBlock>);\n";
 }
 
-TEST_P(GpuCompile, KernelsWithoutSpills) {
+TEST_P(GpuCompileKernels, KernelsWithoutSpills) {
   const std::string sources[] = {
       entry("all_to_all", "all_to_all<GpuBlock>", "AllToAllArgs"),
       entry("all_reduce", "all_reduce_one_shot<Bf16x8, GpuBlock>", "AllReduceArgs"),
@@ -109,7 +114,7 @@ TEST_P(GpuCompile, KernelsWithoutSpills) {
 
 // The fused norms as they are launched: with a thread for each vector of a row of 8192, 7168 and
 // 5120 columns, and as many in flight as 8 ranks take.
-TEST_P(GpuCompile, FusedNormsWithoutSpillsAtTheirLaunchBounds) {
+TEST_P(GpuCompileKernels, FusedNormsWithoutSpillsAtTheirLaunchBounds) {
   const std::string arch = GetParam();
   for (const int threads : {1024, 896, 640}) {
     const int in_flight = device::norm_in_flight(8, threads, arch >= "sm_90");
@@ -124,7 +129,7 @@ TEST_P(GpuCompile, FusedNormsWithoutSpillsAtTheirLaunchBounds) {
 }
 
 // Parts with as many threads as a block can have, and with four vectors in flight for few ranks.
-TEST_P(GpuCompile, GatherAndScatterWithoutSpillsAtTheirLaunchBounds) {
+TEST_P(GpuCompileKernels, GatherAndScatterWithoutSpillsAtTheirLaunchBounds) {
   struct Launch {
     int threads, in_flight;
   };
@@ -140,7 +145,7 @@ TEST_P(GpuCompile, GatherAndScatterWithoutSpillsAtTheirLaunchBounds) {
 }
 
 // As the benchmark launches them.
-TEST_P(GpuCompile, ExpertsWithoutSpillsAtTheirLaunchBounds) {
+TEST_P(GpuCompileKernels, ExpertsWithoutSpillsAtTheirLaunchBounds) {
   for (const LangKernelName& name :
        {LangKernelName{"kernels/dispatch.h", "dispatch<GpuBlock>", "DispatchArgs<GpuBlock>"},
         LangKernelName{"kernels/combine.h", "combine<GpuBlock>", "CombineArgs<GpuBlock>"}}) {
@@ -149,7 +154,7 @@ TEST_P(GpuCompile, ExpertsWithoutSpillsAtTheirLaunchBounds) {
 }
 
 // Movers with as many vectors in flight as a block of that size has registers for.
-TEST_P(GpuCompile, MoversWithoutSpillsAtTheirLaunchBounds) {
+TEST_P(GpuCompileKernels, MoversWithoutSpillsAtTheirLaunchBounds) {
   struct Launch {
     int threads, in_flight;
   };
@@ -225,8 +230,17 @@ TEST_P(GpuCompile, TheTextOfAFile) {
   expect_good(name, 1024);
 }
 
-INSTANTIATE_TEST_SUITE_P(Arch, GpuCompile, testing::Values("sm_80", "sm_89", "sm_90a"),
-                         [](const auto& of) { return std::string(of.param); });
+std::string name_of(const testing::TestParamInfo<const char*>& of) { return of.param; }
+
+constexpr const char* kSm80 = "sm_80";
+constexpr const char* kSm89 = "sm_89";
+constexpr const char* kSm90a = "sm_90a";
+INSTANTIATE_TEST_SUITE_P(Arch, GpuCompile, testing::Values(kSm80, kSm89, kSm90a), name_of);
+INSTANTIATE_TEST_SUITE_P(Arch, GpuCompileKernels,
+                         testing::ValuesIn(is_thorough()
+                                               ? std::vector<const char*>{kSm80, kSm89, kSm90a}
+                                               : std::vector<const char*>{kSm80, kSm90a}),
+                         name_of);
 
 }  // namespace
 }  // namespace stretto::cuda

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <map>
+#include <queue>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "gpu/gemm_kernel.h"
@@ -70,8 +72,10 @@ inline int sort_of_sources(const device::GemmConfig& config) {
   return config.adds < 2 ? config.adds : config.adds < kMostSources ? 2 : 3;
 }
 
-// Every two of its choices, each by its place and what it is.
+// Every two of its choices, each by its place and what it is. With a tile only the most sources
+// count: fewer take no more registers.
 inline std::vector<std::array<int, 4>> choices_by_two(const device::GemmConfig& config) {
+  constexpr int kTile = 0, kSources = 8;
   const int choices[] = {config.tile_m * 1000 + config.tile_n,
                          config.bf16,
                          static_cast<int>(config.output),
@@ -87,42 +91,48 @@ inline std::vector<std::array<int, 4>> choices_by_two(const device::GemmConfig& 
                          config.bias};
   std::vector<std::array<int, 4>> pairs;
   for (int i = 0; i < static_cast<int>(std::size(choices)); ++i) {
-    for (int j = 0; j < i; ++j) pairs.push_back({i, choices[i], j, choices[j]});
+    for (int j = 0; j < i; ++j) {
+      if (i == kSources && j == kTile && config.adds < kMostSources) continue;
+      pairs.push_back({i, choices[i], j, choices[j]});
+    }
   }
   return pairs;
 }
 
-// Those that tests compile every time, a few minutes of work instead of two hours: all of one
-// input type that have a register budget of their own, and of the others so many that every two
-// choices (of tile, types, sort of sources and each thing that a kernel does) meet in one of
-// them wherever they may.
+// Those that tests compile every time, minutes of work instead of two hours: all of one input type
+// that have a register budget of their own, and of the others so many that every two choices (of
+// tile, types, sort of sources and each thing that a kernel does) meet in one of them wherever they
+// may. Next comes always one that has the most that is new.
 inline std::vector<device::GemmConfig> kernels_of_each_sort() {
   const std::vector<device::GemmConfig> all = every_kernel();
-  const auto has_own_budget = [](const device::GemmConfig& config) {
-    return device::registers_of(config) != device::registers_of({}) && config.bf16 &&
-           config.follower == device::Follower::none && !config.bias;
-  };
   std::vector<device::GemmConfig> some;
-  std::map<std::array<int, 4>, int> met;  // how many of them have these two choices
-  for (size_t i = 0; i < all.size(); ++i) {
-    // In great steps, so that those that follow one another differ in much.
-    const device::GemmConfig& config = all[i * 1009 % all.size()];
-    bool is_new = has_own_budget(config);
-    for (const auto& pair : choices_by_two(config)) is_new |= met.count(pair) == 0;
-    if (!is_new) continue;
+  std::set<std::array<int, 4>> met;
+  const auto take = [&](const device::GemmConfig& config) {
     some.push_back(config);
-    for (const auto& pair : choices_by_two(config)) ++met[pair];
+    for (const auto& pair : choices_by_two(config)) met.insert(pair);
+  };
+  std::priority_queue<std::pair<size_t, size_t>> waiting;  // how much was new, and which
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool has_own_budget = device::registers_of(all[i]) != device::registers_of({}) &&
+                                all[i].bf16 && !all[i].bias &&
+                                all[i].follower == device::Follower::none;
+    if (has_own_budget) take(all[i]);
+    waiting.emplace(choices_by_two(all[i]).size(), i);
   }
-  // What came early is often met again by others that had to come.
-  std::erase_if(some, [&](const device::GemmConfig& config) {
-    if (has_own_budget(config)) return false;
-    const auto pairs = choices_by_two(config);
-    if (std::any_of(pairs.begin(), pairs.end(), [&](const auto& one) { return met[one] == 1; })) {
-      return false;
+  while (!waiting.empty()) {
+    const size_t i = waiting.top().second;
+    waiting.pop();
+    const auto pairs = choices_by_two(all[i]);
+    const auto num_new = static_cast<size_t>(std::count_if(
+        pairs.begin(), pairs.end(), [&](const auto& pair) { return met.count(pair) == 0; }));
+    if (num_new == 0) continue;
+    // What is new of one only becomes less.
+    if (waiting.empty() || num_new >= waiting.top().first) {
+      take(all[i]);
+    } else {
+      waiting.emplace(num_new, i);
     }
-    for (const auto& pair : pairs) --met[pair];
-    return true;
-  });
+  }
   return some;
 }
 

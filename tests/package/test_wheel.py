@@ -17,9 +17,9 @@ BARE = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 PLAN = "import stretto; print(stretto.plan('gemm-rs', m=512, n=256, k=512, ranks=4, schedule='tiles').predicted_us > 0)"
 
 
-def environment_in(folder):
+def environment_in(folder, with_pip):
     """A new environment's folder of programs."""
-    venv.create(folder, with_pip=True)
+    venv.create(folder, with_pip=with_pip)
     return folder / "bin"
 
 
@@ -29,7 +29,7 @@ class Wheel(unittest.TestCase):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="stretto-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         try:
-            cls.tools = environment_in(cls.folder / "tools")
+            cls.tools = environment_in(cls.folder / "tools", with_pip=True)
         except subprocess.CalledProcessError:
             raise unittest.SkipTest(f"{sys.executable} makes no environment with pip") from None
         pip = [cls.tools / "pip", "--disable-pip-version-check", "--quiet"]
@@ -47,8 +47,8 @@ class Wheel(unittest.TestCase):
 
     def installed(self, wheel, name):
         """A new environment with nothing but this wheel: its programs' folder."""
-        programs = environment_in(self.folder / name)
-        said(programs / "pip", "install", "--no-index", "--quiet", wheel)
+        programs = environment_in(self.folder / name, with_pip=False)
+        said(self.tools / "pip", "--python", programs / "python", "install", "--no-index", "--quiet", wheel)
         return programs
 
     def read(self, name):

@@ -1,6 +1,6 @@
 // What servers take without simulating, beside what the simulation would choose for them. Prints
 // the second table of docs/tuning.md; to renew it:
-//   test_tune --gtest_filter='ServedChoice.Is*' | grep '^|'
+//   STRETTO_THOROUGH=1 test_tune --gtest_filter='ServedChoice.Is*' | grep '^|'
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include "leave_one_out.h"
 #include "stretto/error.h"
 #include "stretto/tune.h"
+#include "thorough.h"
 #include "tune/expected_schedule.h"
 
 namespace stretto {
@@ -202,10 +203,13 @@ Tally tally(const std::vector<TunedOperator>& all, const Without& what, bool few
 
 TEST(ServedChoice, IsHardlyBehindTheSimulatedOne) {
   const Machine machine = load_machine("h200x8");
+  const int sampled = static_cast<int>(sweep_step(2));
   std::vector<TunedOperator> all;
   const Tuning shipped = shipped_tuning();
+  int i = 0;
   for (const TunedOperator& tuned : shipped.operators()) {
-    if (tuned.op.m <= kMostRows && best_us(tuned, machine) > 0) all.push_back(tuned);
+    if (tuned.op.m > kMostRows || best_us(tuned, machine) == 0) continue;
+    if (i++ % sampled == 0) all.push_back(tuned);
   }
   Predictions predictions(machine);
   const Choose simulated = [&](const Segment& op, const Tuning& left) {
@@ -226,7 +230,7 @@ TEST(ServedChoice, IsHardlyBehindTheSimulatedOne) {
         fmt::print("| {} | {} {} | {} | {}\n", what.name, few_rows ? "<" : ">=", kFewRows, name,
                    of->cells());
       }
-      ASSERT_GT(at_once.asked, 60);
+      ASSERT_GT(at_once.asked, 60 / sampled);
       EXPECT_GT(at_once.known, at_once.asked * 3 / 4);
       EXPECT_GT(at_once.mean_of_best(), few_rows ? 0.99 : 0.93);
       EXPECT_GT(at_once.mean_of_best(), by_simulation.mean_of_best() - 0.06);

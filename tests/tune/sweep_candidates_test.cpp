@@ -76,8 +76,8 @@ TEST(SweepCandidates, ClustersWhereGathersHaveMoreThanAWave) {
   }));
   // One wave; tile rows that have no partner; sums of others.
   EXPECT_TRUE(paired("ag-gemm m=256 n=28672 k=8192 ranks=8 dtype=bf16").empty());
-  EXPECT_TRUE(paired("ag-gemm m=2100 n=57344 k=8192 ranks=8 dtype=bf16").empty());
-  EXPECT_TRUE(paired("gemm-rs m=8192 n=8192 k=28672 ranks=8 dtype=bf16").empty());
+  EXPECT_TRUE(paired("ag-gemm m=2100 n=14336 k=8192 ranks=8 dtype=bf16").empty());
+  EXPECT_TRUE(paired("gemm-rs m=2048 n=8192 k=28672 ranks=8 dtype=bf16").empty());
 }
 
 TEST(SweepCandidates, PhasesOfKWhereTheFirstRowsFlightIsExposed) {
