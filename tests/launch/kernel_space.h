@@ -75,8 +75,9 @@ inline int sort_of_sources(const device::GemmConfig& config) {
 // Every two of its choices, each by its place and what it is. With a tile only the most sources
 // count: fewer take no more registers.
 inline std::vector<std::array<int, 4>> choices_by_two(const device::GemmConfig& config) {
-  constexpr int kTile = 0, kSources = 8;
+  constexpr int kTile = 0, kAdded = 1;
   const int choices[] = {config.tile_m * 1000 + config.tile_n,
+                         sort_of_sources(config),
                          config.bf16,
                          static_cast<int>(config.output),
                          static_cast<int>(config.shared),
@@ -86,13 +87,12 @@ inline std::vector<std::array<int, 4>> choices_by_two(const device::GemmConfig& 
                          config.sources,
                          config.moves,
                          config.norms,
-                         sort_of_sources(config),
                          static_cast<int>(config.follower),
                          config.bias};
   std::vector<std::array<int, 4>> pairs;
   for (int i = 0; i < static_cast<int>(std::size(choices)); ++i) {
     for (int j = 0; j < i; ++j) {
-      if (i == kSources && j == kTile && config.adds < kMostSources) continue;
+      if (i == kAdded && j == kTile && config.adds < kMostSources) continue;
       pairs.push_back({i, choices[i], j, choices[j]});
     }
   }
