@@ -83,25 +83,4 @@ std::string why_no_rows_with_tiles(const Operator& op, const OperatorSchedule& s
   return {};
 }
 
-OperatorSchedule with_rows_by_tiles(const Operator& op, OperatorSchedule schedule) {
-  for (const OperatorSegment& rows : op.segments) {
-    const bool is_named = std::any_of(
-        op.segments.begin(), op.segments.end(),
-        [&](const OperatorSegment& other) { return &other != &rows && other.name == rows.name; });
-    if (rows.product || rows.is_gather() || is_named || takes_rows_with_tiles(schedule, rows) ||
-        !why_no_rows_with_tiles(op, schedule, rows).empty()) {
-      continue;
-    }
-    const auto order = [&](const EdgeSchedule& edge) {
-      return std::find_if(op.segments.begin(), op.segments.end(), [&](const OperatorSegment& one) {
-        return !one.product && one.name == edge.name;
-      });
-    };
-    schedule.edges.push_back({rows.name, Mover::epilogue});
-    std::sort(schedule.edges.begin(), schedule.edges.end(),
-              [&](const EdgeSchedule& a, const EdgeSchedule& b) { return order(a) < order(b); });
-  }
-  return schedule;
-}
-
 }  // namespace stretto

@@ -16,7 +16,4 @@ bool takes_rows_with_tiles(const OperatorSchedule& schedule, const OperatorSegme
 std::string why_no_rows_with_tiles(const Operator& op, const OperatorSchedule& schedule,
                                    const OperatorSegment& rows);
 
-// The schedule with rows taken so wherever they can be.
-OperatorSchedule with_rows_by_tiles(const Operator& op, OperatorSchedule schedule);
-
 }  // namespace stretto

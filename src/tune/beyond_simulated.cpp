@@ -31,7 +31,8 @@ BeyondSimulated::BeyondSimulated(const Operator& op, const Machine& machine, con
     for (const WeighedSchedule& one : weighed) schedules.push_back(one.schedule);
     const std::vector<double> simulated = predictions.us(product, schedules);
     for (size_t i = 0; i < weighed.size(); ++i) {
-      known.push_back({schedules[i], weighed[i].us, weighed[i].us - simulated[i]});
+      known.push_back(
+          {schedules[i], weighed[i].us, weighed[i].us - simulated[i], weighed[i].is_measured});
     }
   }
 }
@@ -41,11 +42,12 @@ double BeyondSimulated::us(const OperatorSchedule& schedule) const {
   for (size_t p = 0; p < by_product_.size(); ++p) {
     const std::vector<Known>& known = by_product_[p];
     const Schedule& asked = schedule.products[p];
-    auto found = std::find_if(known.begin(), known.end(),
-                              [&](const Known& one) { return one.schedule == asked; });
+    auto found = std::find_if(known.begin(), known.end(), [&](const Known& one) {
+      return one.is_measured && one.schedule == asked;
+    });
     if (found == known.end()) {
       found = std::find_if(known.begin(), known.end(), [&](const Known& one) {
-        return kind_of(one.schedule) == kind_of(asked);
+        return one.is_measured && kind_of(one.schedule) == kind_of(asked);
       });
     }
     if (found != known.end()) us += found->beyond_us;

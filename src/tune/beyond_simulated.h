@@ -14,10 +14,9 @@ class BeyondSimulated {
   BeyondSimulated(const Operator& op, const Machine& machine, const Tuning& tuning,
                   Predictions& predictions);
 
-  // How much longer than they are simulated the products alone are expected to take by these
-  // schedules, as measured or, where nothing was measured on them, by what was measured nearby;
-  // below 0: shorter. Of a schedule that nothing is known of, by the fastest of its kind; of a kind
-  // that nothing is known of, 0.
+  // How much longer than they are simulated the products alone take by these schedules, where they
+  // were measured; below 0: shorter. Of a schedule that was not, by the fastest of its kind that
+  // was; 0 where none was. What was measured nearby says too little of a mixture.
   double us(const OperatorSchedule& schedule) const;
   // Those that are expected to take product `p` hardly longer than the fastest alone, which is the
   // first of them: where products share SMs, another may be.
@@ -27,6 +26,7 @@ class BeyondSimulated {
   struct Known {
     Schedule schedule;
     double us = 0, beyond_us = 0;
+    bool is_measured = false;
   };
   std::vector<std::vector<Known>> by_product_;  // the fastest first
 };
