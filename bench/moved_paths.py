@@ -60,7 +60,7 @@ class Moved(Paths):
         at = mine.t().flatten().nonzero()[:, 0]
         self.back_places = self.numbers(back.flatten(), at).view(self.place.ranks, self.each).t().contiguous()
         self.ones = torch.ones(self.each, self.place.ranks, device=self.place.device)
-        self.parts = torch.empty_like(self.brought)
+        self.sums_of_ranks = torch.empty_like(self.brought)
 
     def link_bytes(self):
         others = [rank for rank in range(self.place.ranks) if rank != self.place.rank]
@@ -87,8 +87,8 @@ class Moved(Paths):
         return self.y
 
     def send_back(self):
-        sum_rows(self.rows, self.part_weights, self.part_places, self.parts)
-        dist.all_to_all_single(self.there, self.parts, self.sent, self.received)
+        sum_rows(self.rows, self.part_weights, self.part_places, self.sums_of_ranks)
+        dist.all_to_all_single(self.there, self.sums_of_ranks, self.sent, self.received)
         sum_rows(self.there, self.ones, self.back_places, self.y)
         return self.y
 

@@ -47,6 +47,7 @@ def one_rank(rank, meeting):
         kind = (layer_paths.PATHS | expert_paths.PATHS | moved_paths.PATHS)[name]
         paths = kind(place, **{key.replace("-", "_"): size for key, size in sizes.items()})
         right = paths.reference()
+        paths.parts()  # whoever has none says so
         assert 0 < paths.link_bytes() <= 8 * 8 * 32 * 2, (name, paths.link_bytes())
         infos = stretto.tensors(name, ranks=2, rank=rank, sizes=sizes)
         given = {**paths.inputs, **paths.outputs}
