@@ -66,6 +66,18 @@ TEST(RoutedAuto, SendsTokensByAllBlocksWhereCollectivesAreSlow) {
             0.93 * us_of(op, schedule_of(find_preset("library"), op, machine), machine));
 }
 
+// Within what the simulation errs by, what was measured to be faster.
+TEST(RoutedAuto, TakesOfAlikeWaysTheOneThatWasFasterWhenMeasured) {
+  const auto reason = [](const char* sizes) {
+    const Operator op = parse_operator(std::string(sizes) + " ranks=2 dtype=bf16");
+    return auto_schedules(op, default_machine(2), load_tuning()).reason;
+  };
+  const std::string whole = reason("moe-tp t=1024 h=4096 f=3584 experts=8 k=2");
+  EXPECT_TRUE(whole.starts_with("library by all blocks, simulated:")) << whole;
+  const std::string dealt = reason("moe-ep t=256 h=2048 f=768 experts=128 k=8");
+  EXPECT_TRUE(dealt.starts_with("library, simulated:")) << dealt;
+}
+
 // Whole products pad no entries; where they are none, tiles make them.
 TEST(RoutedAuto, HasNoLinkToHideOnOneRank) {
   const Machine machine = default_machine(1);
