@@ -24,6 +24,7 @@ PAGE = os.path.join(ROOT, "docs", "gpu-tests.md")
 RECORDS = os.path.join(ROOT, "bench", "results", "gpu_tests_*.json")
 ENDS = {"[       OK ]": "passed", "[  FAILED  ]": "failed", "[  SKIPPED ]": "skipped"}
 LINE = re.compile(r"^(\[ RUN      \]|\[       OK \]|\[  FAILED  \]|\[  SKIPPED \]) ([\w/]+\.[\w/]+)(.*)$")
+MOST_OF_NAME = 90
 STARTED = re.compile(r"^(RankOf|RankGpuTest|Inside)")  # suites of processes that tests start
 TIME = re.compile(r"\((\d+) ms\)$")
 ABOUT = """# GPU tests: what was run, and where
@@ -114,6 +115,11 @@ def is_good(suite):
     return suite["passed"] and not suite["failed"] and not suite["cut_off"]
 
 
+def short(test):
+    """Its name, as much of it as a line of the page has room for; a parameter's text can be longer."""
+    return test if len(test) <= MOST_OF_NAME else test[:MOST_OF_NAME - 3] + "..."
+
+
 def bad_ends(records):
     """A line for each suite of a record that did not end well: which tests, and where all have passed."""
     for one in records:
@@ -123,7 +129,7 @@ def bad_ends(records):
             line = f"- `{name}`, {title_of(one)}: {cell_of(suite).split(', ', 1)[1]}"
             tests = [test for test in one.get("bad", {}) if suite_of(test) == name]
             if tests:
-                line += f" ({', '.join(f'`{test}`' for test in tests)})"
+                line += f" ({', '.join(f'`{short(test)}`' for test in tests)})"
             good = [other for other in records if is_good(other["suites"].get(name, suite)) and
                     (other["gpus"], other["ranks_a_gpu"]) == (one["gpus"], one["ranks_a_gpu"])]
             yield line + (f". All passed at {', '.join(when(other) for other in good)}." if good else
