@@ -51,7 +51,7 @@ struct RowShards {
 };
 
 // Contiguous blocks of columns, alike where the ranks divide them. Else they are of whole steps, 16
-// bytes, which GPUs load at once, and the last one is shorter. No two ranks share columns of a unit.
+// bytes, which GPUs load at once, and the last one is shorter. Ranks share no columns of a unit.
 struct ColShards {
   int64_t cols = 0;
   int ranks = 1;

@@ -36,25 +36,24 @@ inline constexpr int kNcclWindowSymmetric = 1;
 inline constexpr int kNcclSince = 21800, kNcclWindowsSince = 22800;
 
 // X(member, symbol, parameters): what every NCCL from 2.18 on has
-#define STRETTO_NCCL_FUNCTIONS(X)                                                               \
-  X(version, ncclGetVersion, (int*))                                                            \
-  X(unique_id, ncclGetUniqueId, (NcclId*))                                                      \
-  X(init_rank, ncclCommInitRankConfig, (NcclComm*, int, NcclId, int, NcclConfig*))              \
-  X(destroy, ncclCommDestroy, (NcclComm))                                                       \
-  X(abort, ncclCommAbort, (NcclComm))                                                           \
-  X(async_error, ncclCommGetAsyncError, (NcclComm, int*))                                       \
-  X(group_start, ncclGroupStart, ())                                                            \
-  X(group_end, ncclGroupEnd, ())                                                                \
-  X(all_gather, ncclAllGather, (const void*, void*, size_t, int, NcclComm, cuda::StreamHandle)) \
-  X(reduce_scatter, ncclReduceScatter,                                                          \
-    (const void*, void*, size_t, int, int, NcclComm, cuda::StreamHandle))                       \
-  X(all_reduce, ncclAllReduce,                                                                  \
-    (const void*, void*, size_t, int, int, NcclComm, cuda::StreamHandle))                       \
-  X(broadcast, ncclBroadcast,                                                                   \
-    (const void*, void*, size_t, int, int, NcclComm, cuda::StreamHandle))                       \
-  X(reduce, ncclReduce,                                                                         \
-    (const void*, void*, size_t, int, int, int, NcclComm, cuda::StreamHandle))                  \
-  X(send, ncclSend, (const void*, size_t, int, int, NcclComm, cuda::StreamHandle))              \
+#define STRETTO_NCCL_FUNCTIONS(X)                                                                  \
+  X(version, ncclGetVersion, (int*))                                                               \
+  X(unique_id, ncclGetUniqueId, (NcclId*))                                                         \
+  X(init_rank, ncclCommInitRankConfig, (NcclComm*, int, NcclId, int, NcclConfig*))                 \
+  X(destroy, ncclCommDestroy, (NcclComm))                                                          \
+  X(abort, ncclCommAbort, (NcclComm))                                                              \
+  X(async_error, ncclCommGetAsyncError, (NcclComm, int*))                                          \
+  X(group_start, ncclGroupStart, ())                                                               \
+  X(group_end, ncclGroupEnd, ())                                                                   \
+  X(all_gather, ncclAllGather, (const void*, void*, size_t, int, NcclComm, cuda::StreamHandle))    \
+  X(reduce_scatter, ncclReduceScatter,                                                             \
+    (const void*, void*, size_t, int, int, NcclComm, cuda::StreamHandle))                          \
+  X(all_reduce, ncclAllReduce,                                                                     \
+    (const void*, void*, size_t, int, int, NcclComm, cuda::StreamHandle))                          \
+  X(broadcast, ncclBroadcast,                                                                      \
+    (const void*, void*, size_t, int, int, NcclComm, cuda::StreamHandle))                          \
+  X(reduce, ncclReduce, (const void*, void*, size_t, int, int, int, NcclComm, cuda::StreamHandle)) \
+  X(send, ncclSend, (const void*, size_t, int, int, NcclComm, cuda::StreamHandle))                 \
   X(receive, ncclRecv, (void*, size_t, int, int, NcclComm, cuda::StreamHandle))
 
 // What windows need (2.28); null in older ones, the last one also in 2.28 itself.

@@ -53,8 +53,8 @@ class CompileVerb : public testing::Test {
 TEST_F(CompileVerb, AFleetsKernelsAreThoseOfEveryBucketAndBothKindsOfRows) {
   const Json fixed = json_of({}), served = json_of({"--serve"});
   EXPECT_THAT(gemms_of(fixed), Each(Not(HasSubstr(" serves"))));
-  // Rows that the host says are multiplied by cuBLAS here, rows in GPU memory by tiles in the bucket
-  // of more than 256.
+  // Rows that the host says are multiplied by cuBLAS here, rows in GPU memory by tiles in the
+  // bucket of more than 256.
   EXPECT_THAT(gemms_of(served), AllOf(Not(IsEmpty()), Each(HasSubstr(" serves"))));
   std::vector<std::string> names;
   for (const Json& kernel : served.at("kernels")) names.push_back(kernel.at("name"));

@@ -37,7 +37,8 @@ std::string cells(double measured, double predicted_us) {
 TEST(Measured, TheLibraryComesOutNearOnEveryShape) {
   const Machine machine = load_machine("h200x8");
   std::string table =
-      "| operator M N K | baseline measured | predicted | off | PK measured | tiles predicted | off |\n"
+      "| operator M N K | baseline measured | predicted | off | PK measured | tiles predicted | "
+      "off |\n"
       "|---|---|---|---|---|---|---|\n";
   std::vector<double> off;
   for (const MeasuredRow& row : kMeasured) {

@@ -129,8 +129,8 @@ TEST(PlaceSignals, OneCopyOfABufferIsAcknowledgedToTheRankThatWritesIt) {
 // A notify between would keep the activation out of the product's registers.
 TEST(PlaceSignals, AnAcknowledgementStandsBehindWhatFollowsTheTile) {
   DraftBuilder b(2, Sync::flag);
-  const auto got = b.buffer("got", BufferRole::symmetric),
-             sum = b.buffer("sum", BufferRole::local), out = b.buffer("out", BufferRole::output);
+  const auto got = b.buffer("got", BufferRole::symmetric), sum = b.buffer("sum", BufferRole::local),
+             out = b.buffer("out", BufferRole::output);
   const auto c0 = b.lane(Kind::compute, 0, 0), m0 = b.lane(Kind::comm, 0, 0),
              m1 = b.lane(Kind::comm, 1, 0);
   b.task(m1, copy, {}, {rows(got, 0, 0, 16)});
