@@ -6,6 +6,7 @@
 
 #include "lower/emit_patterns.h"
 #include "lower/peer_order.h"
+#include "lower/ranks_in_turn.h"
 #include "lower/rect_pusher.h"
 
 namespace stretto {
@@ -51,17 +52,8 @@ class InputExchange {
   // it in that turn.
   void emit_by_source() {
     std::vector<std::vector<Push>> pushes;
-    size_t most = 0;
-    for (int rank = 0; rank < state_.op.ranks; ++rank) {
-      pushes.push_back(pushes_of(rank));
-      most = std::max(most, pushes.back().size());
-    }
-    for (size_t i = 0; i < most; ++i) {
-      for (int rank = 0; rank < state_.op.ranks; ++rank) {
-        const std::vector<Push>& own = pushes[static_cast<size_t>(rank)];
-        if (i < own.size()) push(rank, own[i].stripe, own[i].to);
-      }
-    }
+    for (int rank = 0; rank < state_.op.ranks; ++rank) pushes.push_back(pushes_of(rank));
+    ranks_in_turn(pushes, [&](int rank, const Push& one) { push(rank, one.stripe, one.to); });
   }
 
   std::vector<Push> pushes_of(int rank) const {

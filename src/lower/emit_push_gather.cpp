@@ -7,6 +7,7 @@
 
 #include "lower/emit_patterns.h"
 #include "lower/peer_order.h"
+#include "lower/ranks_in_turn.h"
 #include "lower/rect_pusher.h"
 
 namespace stretto {
@@ -18,17 +19,8 @@ class Pusher {
 
   void emit() {
     std::vector<std::vector<Push>> pushes;
-    size_t most = 0;
-    for (int rank = 0; rank < state_.op.ranks; ++rank) {
-      pushes.push_back(pushes_of(rank));
-      most = std::max(most, pushes.back().size());
-    }
-    for (size_t i = 0; i < most; ++i) {
-      for (int rank = 0; rank < state_.op.ranks; ++rank) {
-        const std::vector<Push>& own = pushes[static_cast<size_t>(rank)];
-        if (i < own.size()) push(rank, own[i]);
-      }
-    }
+    for (int rank = 0; rank < state_.op.ranks; ++rank) pushes.push_back(pushes_of(rank));
+    ranks_in_turn(pushes, [&](int rank, const Push& one) { push(rank, one); });
   }
 
  private:

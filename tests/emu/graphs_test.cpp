@@ -36,7 +36,14 @@ std::vector<GraphCase> cases() {
            {{"m", 21}, {"h", 48}, {"f", 72}, {"heads", 12}, {"kv-heads", 6}, {"head-dim", 4}}}};
 }
 
-class GraphsOfRanks : public testing::TestWithParam<int> {};
+class GraphsOfRanks : public testing::TestWithParam<int> {
+ protected:
+  static void expect_proved_and_right(const Plan& plan,
+                                      const std::shared_ptr<SharedReference>& reference) {
+    expect_proved(plan);
+    for (const uint64_t seed : {1, 2}) expect_right(plan, {.seed = seed, .reference = reference});
+  }
+};
 
 TEST_P(GraphsOfRanks, AreProvedAndRightUnderEveryPreset) {
   const int ranks = GetParam();
@@ -54,8 +61,7 @@ TEST_P(GraphsOfRanks, AreProvedAndRightUnderEveryPreset) {
       if (!legal(op, schedule, machine).empty()) continue;
       SCOPED_TRACE(to_string(op) + " " + to_string(schedule));
       const Plan plan = lower(op, schedule, machine);
-      expect_proved(plan);
-      for (const uint64_t seed : {1, 2}) expect_right(plan, {.seed = seed, .reference = reference});
+      expect_proved_and_right(plan, reference);
       if (HasFailure()) return;
       ++served;
     }
@@ -85,10 +91,7 @@ TEST_P(GraphsOfRanks, AreProvedAndRightByAnyMoverOfAnEdgeAtNoProduct) {
         if (!legal(op, schedule, machine).empty()) continue;
         SCOPED_TRACE(to_string(op) + " " + to_string(schedule));
         const Plan plan = lower(op, schedule, machine);
-        expect_proved(plan);
-        for (const uint64_t seed : {1, 2}) {
-          expect_right(plan, {.seed = seed, .reference = reference});
-        }
+        expect_proved_and_right(plan, reference);
         if (HasFailure()) return;
         // The lanes that have made the rows send none.
         for (const Lane& lane : plan.lanes) {
@@ -125,10 +128,7 @@ TEST_P(GraphsOfRanks, AreProvedAndRightWithRowsTakenByTheLanesOfTiles) {
         if (!legal(op, schedule, machine).empty()) continue;
         SCOPED_TRACE(to_string(op) + " " + to_string(schedule));
         const Plan plan = lower(op, schedule, machine);
-        expect_proved(plan);
-        for (const uint64_t seed : {1, 2}) {
-          expect_right(plan, {.seed = seed, .reference = reference});
-        }
+        expect_proved_and_right(plan, reference);
         if (HasFailure()) return;
         ++served;
       }

@@ -32,39 +32,23 @@ inline Sizes sizes_of(std::string_view name, int ranks, int64_t tokens) {
   return sizes;
 }
 
-// NCCL brings tokens, and owners add the sums that the others write to them.
+// Owners add the sums that the others write to them; tokens are brought by NCCL, or sent by all
+// blocks ahead of the product (Mover::epilogue).
 inline std::optional<OperatorSchedule> with_written_sums(const Operator& op,
-                                                         OperatorSchedule schedule) {
-  bool any = false;
-  size_t product = 0;
-  for (const OperatorSegment& segment : op.segments) {
-    if (!segment.product) continue;
-    Schedule& one = schedule.products[product++];
-    if (!segment.product->is_routed() || one.reduction != Reduction::nccl) continue;
-    const bool is_all_reduce = segment.product->kind.out == Edge::all_reduce;
-    one.reduction = is_all_reduce ? Reduction::two_shot : Reduction::slots;
-    any = true;
-  }
-  return any ? std::optional(std::move(schedule)) : std::nullopt;
-}
-
-// All blocks send tokens, ahead of the product.
-inline std::optional<OperatorSchedule> with_sent_tokens(const Operator& op,
-                                                        OperatorSchedule schedule) {
-  bool any = false;
+                                                         const OperatorSchedule& by_nccl,
+                                                         Mover of_tokens) {
+  OperatorSchedule schedule = by_nccl;
   size_t product = 0;
   for (const OperatorSegment& segment : op.segments) {
     if (!segment.product) continue;
     Schedule& one = schedule.products[product++];
     if (!segment.product->is_routed() || one.mover != Mover::nccl) continue;
-    one.mover = Mover::epilogue;
-    if (one.reduction != Reduction::none) {
-      const bool is_all_reduce = segment.product->kind.out == Edge::all_reduce;
-      one.reduction = is_all_reduce ? Reduction::two_shot : Reduction::slots;
-    }
-    any = true;
+    one.mover = of_tokens;
+    if (one.reduction != Reduction::nccl) continue;
+    const bool is_all_reduce = segment.product->kind.out == Edge::all_reduce;
+    one.reduction = is_all_reduce ? Reduction::two_shot : Reduction::slots;
   }
-  return any ? std::optional(std::move(schedule)) : std::nullopt;
+  return schedule == by_nccl ? std::nullopt : std::optional(std::move(schedule));
 }
 
 // Both partitions, and tiles of all heights, whatever the preset takes.
@@ -93,9 +77,9 @@ inline std::vector<OperatorSchedule> schedules_of(const Operator& op, const Mach
     if (!(passes == all[i])) all.push_back(std::move(passes));
     if (op.ranks == 1) continue;
     constexpr int kFewRanks = 3;  // more would show no more, and cost time
-    auto written = with_written_sums(op, all[i]);
+    auto written = with_written_sums(op, all[i], Mover::nccl);
     if (written && op.ranks <= kFewRanks) all.push_back(*std::move(written));
-    if (auto sent = with_sent_tokens(op, all[i])) all.push_back(*std::move(sent));
+    if (auto sent = with_written_sums(op, all[i], Mover::epilogue)) all.push_back(*std::move(sent));
   }
   return all;
 }
