@@ -64,7 +64,8 @@ class NeedsCompiler : public ::testing::Test {
     return compile_timed(source + "}\n", arch).seconds;
   }
   static constexpr int kYardstickLines = 400;
-  static constexpr double kYardstickSeconds = 1.1;  // of an idle machine
+  // The fastest of ten on two idle cores, where they took up to 2.1 (clocks of shared hosts vary).
+  static constexpr double kYardstickSeconds = 1.3;
 
   // Of this thread, in which kernels are compiled: others' time is not in it.
   static double cpu_seconds() {
