@@ -34,6 +34,7 @@ import layer_paths  # noqa: E402
 import moved_paths  # noqa: E402
 import path_base  # noqa: E402
 import torch_job  # noqa: E402
+from kernel_times import kernels_in  # noqa: E402
 from torch_contestants import meet, wait_for_gpu  # noqa: E402
 
 SIZES = {**layer_paths.SIZES, **expert_paths.SIZES, **moved_paths.SIZES}
@@ -155,15 +156,9 @@ def spread(times):
 
 
 def kernels_of(contestant):
-    """[name, us, launches] of a run in its graph. NCCL's kernels wait for the other ranks, too."""
+    """Those of a run in its graph. NCCL's wait for the other ranks, too."""
     meet()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as trace:
-        contestant.graph.replay()
-        wait_for_gpu()
-    found = [[event.key[:80], round(event.self_device_time_total / contestant.runs, 2),
-              round(event.count / contestant.runs, 2)]
-             for event in trace.key_averages() if event.self_device_time_total > 0]
-    return sorted(found, key=lambda kernel: -kernel[1])
+    return kernels_in(contestant.graph.replay, contestant.runs)
 
 
 def those_compared(timed):

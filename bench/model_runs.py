@@ -44,29 +44,35 @@ class Model:
         return tp_model.own(x, self.job.rank, self.job.ranks) if way.is_dealt else x
 
     def logits(self, x, kind, way, head):
-        """Of the last token of each sequence: this rank's words."""
+        """Of the last token of each sequence, whose norms are in x: this rank's words."""
         if kind != "decode":
             x = x[-1:]
         if way.is_dealt:
             x = gather(x)
-        return F.linear(tp_model.norm(x if kind == "decode" else x[-1:], torch.ones_like(x[0])), head)
+        return F.linear(x if kind == "decode" else x[-1:], head)
 
     def forward(self, x, turns, caches, way, layer=tp_model.layer, layers=None):
-        for index, one in enumerate(self.layers if layers is None else layers):
-            x = layer(x, one.tensors(), *turns, caches[index % len(caches)], way, self.shape)
-        return x
+        """What is behind the last layer, and its norm."""
+        layers = self.layers if layers is None else layers
+        normed, last = tp_model.norm(x, layers[0].norms[0]), torch.ones_like(layers[0].norms[0])
+        for index, one in enumerate(layers):
+            scale = layers[index + 1].norms[0] if index + 1 < len(layers) else last
+            x, normed = layer(x, normed, one.tensors(), scale, *turns, caches[index % len(caches)], way, self.shape)
+        return x, normed
 
     @torch.no_grad()
     def reference(self, kind, rows, context):
         """This rank's words of fp32 logits of one rank."""
         x, turns = self.states(kind, rows, context)
         x, caches = x.float(), self.caches(kind, rows, context, whole=True)
+        normed = tp_model.norm(x, self.layers[0].norms[0])
         for index in range(self.count):
             cache = caches[index % len(caches)]
             cache = cache and [one.float() for one in cache]
             whole = self.layer(index, 0, 1).to(torch.float32)
-            x = tp_model.layer(x, whole.tensors(), *turns, cache, Plain(), self.shape)
-        return self.logits(x, kind, Plain(), self.head.float())
+            scale = self.layers[index + 1].norms[0] if index + 1 < self.count else torch.ones_like(x[0])
+            x, normed = tp_model.layer(x, normed, whole.tensors(), scale, *turns, cache, Plain(), self.shape)
+        return self.logits(normed, kind, Plain(), self.head.float())
 
 
 def error_of(got, right):
@@ -96,7 +102,7 @@ def inference(job, model, kind, rows, name, mode, context):
 
     @torch.no_grad()
     def call():
-        return model.logits(model.forward(x, turns, caches, way, layer), kind, way, model.head)
+        return model.logits(model.forward(x, turns, caches, way, layer)[1], kind, way, model.head)
     return captured(call) if job.on_gpu and mode != "eager" else (call(), call)[1]
 
 
@@ -114,7 +120,7 @@ def training(job, model, rows, name, mode, count):
     leaves = [x, *(one for layer in layers for one in layer.tensors() if one.requires_grad)]
 
     def call():
-        y = model.forward(x, turns, [None], way, compiled, layers)
+        y, _ = model.forward(x, turns, [None], way, compiled, layers)
         found = torch.autograd.grad((y.float() * target.float()).sum(), leaves)
         return found[0], found[1], found[4]  # of x, and of the first layer's qkv and down
     call()
@@ -128,7 +134,7 @@ def training_reference(job, model, rows, count):
     first = layers[0]
     first.qkv.requires_grad_()
     first.down.requires_grad_()
-    y = model.forward(x, turns, [None], Plain(), layers=layers)
+    y, _ = model.forward(x, turns, [None], Plain(), layers=layers)
     target = tp_model.normal(98, rows, model.shape.hidden, like=job.like).float()
     dx, dqkv, ddown = torch.autograd.grad((y * target).sum(), [x, first.qkv, first.down])
     shape = model.shape

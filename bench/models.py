@@ -6,11 +6,12 @@
 Random weights and hidden states, the same for all ways (tp_ways.py), in one process a rank. Prefill is one sequence of
 so many tokens, decode one token of each of so many sequences with --context tokens before, training forward and
 backward of one sequence; of each, sizes are measured in the order given, and models in turns where --layers says how
-many each has, so that a job that is cut off has some of all. Ways take turns; a figure is the median over rounds of the slowest rank's time. "graph": in
-CUDA graphs; "compiled": layers compiled by torch.compile, in CUDA graphs too; "eager" as it is. Logits, and of training
-gradients, are compared with one rank's in fp32. "alone" ways communicate nothing, and are no rivals but what no way
-can be faster than. As many layers as memory has room for, or --layers. Also on CPUs
-(gloo, the emulator), where times mean nothing: `--models tiny`. FOLDER/models.json has everything.
+many each has, so that a job that is cut off has some of all. Ways take turns; a figure is the median over rounds of the
+slowest rank's time. "graph": in CUDA graphs; "compiled": layers compiled by torch.compile, in CUDA graphs too; "eager"
+as it is. Logits, and of training gradients, are compared with one rank's in fp32. "alone" ways communicate nothing, and
+are no rivals but what no way can be faster than. With --kernels each way also has [name, us, launches] of a call on the
+first rank, the longest first. As many layers as memory has room for, or --layers. Also on CPUs (gloo, the emulator),
+where times mean nothing: `--models tiny`. FOLDER/models.json has everything.
 """
 
 import argparse
@@ -33,6 +34,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
 import tp_model  # noqa: E402
+from kernel_times import kernels_in  # noqa: E402
 from model_runs import (Model, error_of, inference, training,  # noqa: E402
                         training_reference)
 from tp_ways import FLOORS, OURS, WAYS  # noqa: E402
@@ -129,6 +131,9 @@ def contest(job, names, make, right, repeats):
         slowest = sorted(max(one) for one in zip(*job.all(mine)))
         found[label].update(us=slowest[len(slowest) // 2], low_us=slowest[len(slowest) // 10],
                             high_us=slowest[-1 - len(slowest) // 10])
+        if job.args.kernels and job.on_gpu:
+            dist.barrier(group=job.host)
+            found[label]["kernels"] = kernels_in(calls[label])
     return found
 
 
@@ -198,6 +203,7 @@ def parsed():
     parser.add_argument("--most-checked", type=int, default=2048, metavar="ROWS", help="compared with fp32")
     parser.add_argument("--seconds", type=float, default=3600, help="begins nothing after so long")
     parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--kernels", action="store_true", help="also what each kernel takes in a call")
     parser.add_argument("--commit", help="recorded; default: the checkout's")
     args = parser.parse_args()
     for what, given, known in (("--models", args.models, tp_model.SHAPES), ("--ways", args.ways, WAYS),

@@ -97,12 +97,13 @@ def rotated(x, cosine, sine):
     return torch.cat([first * c - second * s, second * c + first * s], -1).to(x.dtype)
 
 
-def layer(x, tensors, cosine, sine, cache, way, shape):
-    """x [rows, hidden], dealt to the ranks or whole as the way has them. Without a cache rows are one sequence; with
-    one each is the next token of its own.
+def layer(x, normed, tensors, next_scale, cosine, sine, cache, way, shape):
+    """x [rows, hidden], dealt to the ranks or whole as the way has them, and its norm: those behind this layer, of
+    which the next one's first norm has next_scale. Without a cache rows are one sequence; with one each is the next
+    token of its own.
     """
     qkv, out, up, down, norms = tensors
-    made = way.columns(norm(x, norms[0]), qkv)
+    made = way.columns(normed, qkv)
     share = made.shape[-1] // (shape.head * (shape.heads + 2 * shape.kv_heads) // shape.kv_heads)
     heads = share * shape.heads // shape.kv_heads
     q, k, v = made.view(made.shape[0], -1, shape.head).split([heads, share, share], 1)
@@ -115,5 +116,5 @@ def layer(x, tensors, cosine, sine, cache, way, shape):
         q, k, v = q[:, :, None], keys, values
     y = F.scaled_dot_product_attention(q, k, v, is_causal=cache is None, enable_gqa=True)
     y = y[0].transpose(0, 1) if cache is None else y[:, :, 0]
-    x = x + way.down(y.flatten(1), out)
-    return x + way.mlp(norm(x, norms[1]), up, down)
+    x, normed = way.down_norm(y.flatten(1), out, x, norms[1])
+    return way.mlp_norm(normed, up, down, x, next_scale)

@@ -10,6 +10,7 @@ import torch.distributed._functional_collectives as collectives
 import torch.nn.functional as F
 
 import stretto.torch as st
+from tp_model import EPS, norm
 
 
 # Newer releases have other names for them.
@@ -63,6 +64,15 @@ class Way:
         """up has the rows of the gate, then the others."""
         gate, value = self.columns(x, up).chunk(2, -1)
         return self.down(F.silu(gate) * value, down)
+
+    def down_norm(self, y, weight, x, scale):
+        """x and what down makes of y added up, and the norm of that."""
+        x = x + self.down(y, weight)
+        return x, norm(x, scale)
+
+    def mlp_norm(self, normed, up, down, x, scale):
+        x = x + self.mlp(normed, up, down)
+        return x, norm(x, scale)
 
     def ready(self):
         """Raises RuntimeError with the reason where this way cannot be gone here."""
@@ -160,12 +170,30 @@ class StrettoRows(Stretto):
         return st.matmul_reduce_scatter(x, weight, group=self.name)
 
 
+class StrettoNorm(Stretto):
+    """As Stretto, with what is added to each sum, and its norm, in the operator of the product."""
+
+    def down_norm(self, y, weight, x, scale):
+        normed, x = st.matmul_all_reduce_add_rms_norm(y, weight, x, scale, EPS, group=self.name)
+        return x, normed
+
+    def mlp_norm(self, normed, up, down, x, scale):
+        gate, value = self.columns(normed, up).chunk(2, -1)
+        return self.down_norm(F.silu(gate) * value, down, x, scale)
+
+
 class StrettoMlp(Stretto):
     """As Stretto, and each MLP in one plan."""
 
     def mlp(self, x, up, down):
         half = up.shape[0] // 2
         return st.mlp(x, [up[:half], up[half:]], down, self.name)
+
+
+class StrettoMlpNorm(StrettoMlp):
+    """As StrettoMlp, and what is added to the sum behind attention, and its norm, in the operator of that product."""
+
+    down_norm = StrettoNorm.down_norm
 
 
 class StrettoMlpRows(StrettoRows):
@@ -178,5 +206,6 @@ class StrettoMlpRows(StrettoRows):
 
 # Those of PyTorch's first; the others are compared with the best of them.
 WAYS = {"plain": Plain, "alone": Alone, "alone-rows": AloneRows, "nccl": Nccl, "nccl-rows": NcclRows, "async-tp": AsyncTp,
-        "stretto": Stretto, "stretto-rows": StrettoRows, "stretto-mlp": StrettoMlp, "stretto-mlp-rows": StrettoMlpRows}
+        "stretto": Stretto, "stretto-rows": StrettoRows,
+        "stretto-norm": StrettoNorm, "stretto-mlp-norm": StrettoMlpNorm, "stretto-mlp": StrettoMlp, "stretto-mlp-rows": StrettoMlpRows}
 OURS, FLOORS = "stretto", "alone"
