@@ -43,6 +43,9 @@ import stretto  # noqa: E402
 import stretto.torch as st  # noqa: E402
 
 MODES = ("eager", "graph", "compiled")
+for limit in ("recompile_limit", "cache_size_limit"):  # of one function, which each way is one more of
+    if hasattr(torch._dynamo.config, limit):
+        setattr(torch._dynamo.config, limit, 64)
 FEWEST_DEALT = 256  # sequences of decoding below which ways that deal rows to the ranks are no rivals
 LOST_S = 120  # whoever waits for another rank longer takes the job down
 
@@ -146,7 +149,7 @@ def ratio(ways):
 
 def measure(job, model, kind, rows):
     args, found = job.args, None
-    torch.compiler.reset()  # a function is compiled but a few times, and each way is one
+    torch.compiler.reset()
     if kind == "train":
         count = min(args.train_layers, model.count)
         expected = training_reference(job, model, rows, count)

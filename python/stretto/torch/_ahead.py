@@ -63,7 +63,7 @@ def prepare(engine, rows, ranks, progress):
             if key in seen:
                 return
             seen.add(key)
-            if call.fill or call.parts:
+            if call.fill or call.parts or call.graph_name in _gpu.SERVING:
                 covered.append((call, -(-rows // call.multiple) * call.multiple))
             if not call.fill:
                 for part in call.parts:

@@ -26,7 +26,9 @@ SERVING = ("ag-gemm", "ag-gemm-bias", "gemm-rs", "gemm-ar")
 FEWEST_ROWS = 256
 BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
 NOT_IN_GRAPHS = "a first call with so many rows makes a plan, which no CUDA graph can: call it once before"
+MOST_MET = 4096  # numbers of rows that are remembered
 MOST_PLANS = 8  # of an operator that differs in rows alone, but for rooms: making one takes seconds
+ANY_ROWS = ",rows=bucket"  # at the end of a schedule that serves any number
 
 
 @dataclasses.dataclass
@@ -38,6 +40,7 @@ class Told:
     rows: int
     addresses: Dict[str, int]
     outputs: Tuple[str, ...]
+    may_change: bool = False  # the next such call may take another operation
 
 
 class Engine:
@@ -54,6 +57,8 @@ class Engine:
         ask_for_bad_ids(self)
         self._served = {}  # the same but for "bucket" or "fixed" -> a call without tensors
         self._covered = {}  # the same -> rows up to which no operation is made of rows of its own
+        self._met = set()  # the same, and numbers of rows that operations for any number have served
+        self._may_change = False
         self._nowhere = None  # why there is no context
         self._told = None
 
@@ -71,7 +76,7 @@ class Engine:
         given = {name: _aligned(call, name, tensor.detach()) for name, tensor in call.inputs.items()}
         operation.run({**given, **made}, num_rows=rows, stream=torch.cuda.current_stream(call.device))
         self._told = Told(call.op, operation, rows, {name: one.data_ptr() for name, one in given.items()},
-                          tuple(made))
+                          tuple(made), self._may_change)
         return made
 
     def told(self):
@@ -151,6 +156,8 @@ class Engine:
         where it `is_bucket`.
         """
         for one in rows:
+            if not is_bucket:  # they come again
+                self._met.add((*_key(call, TYPES[call.dtype]), one))
             try:
                 operation = self._operation(call, one, TYPES[call.dtype], is_bucket)
             except NotServed:
@@ -166,9 +173,11 @@ class Engine:
 
     def _operation(self, call, rows, dtype, is_bucket=False):
         is_captured = torch.cuda.is_current_stream_capturing()
-        known = None
+        known, self._may_change = None, False
         if call.graph_name in SERVING:
             known = self._known(call, room_of_bucket(rows), dtype, "bucket", is_captured)
+            if not is_bucket and not isinstance(known, str):
+                known = self._of_exactly(call, rows, dtype, known, is_captured)
         if known is None or (isinstance(known, str) and not is_bucket):
             known = self._known(call, rows, dtype, "fixed", is_captured)
         if isinstance(known, str):
@@ -182,8 +191,7 @@ class Engine:
         it has not been tried.
         """
         key = _key(call, dtype)
-        self._names[(*key, kind)] = call.op
-        by_rows = self._operations.setdefault((*key, kind), {})
+        by_rows = self._by_rows(call, (*key, kind))
         is_covered = room <= self._covered.get(key, 0)
         is_full = kind == "fixed" and (is_covered or len(by_rows) >= MOST_PLANS)
         if call.fill and room not in by_rows and (is_full or is_captured):
@@ -200,7 +208,46 @@ class Engine:
                 self._served.setdefault(key, call.without_tensors())
         return by_rows[room]
 
-    def _make(self, call, room, dtype, rows):
+    def _by_rows(self, call, key):
+        """The operations of a kind, or why there are none, by their most rows."""
+        self._names[key] = call.op
+        return self._operations.setdefault(key, {})
+
+    def _of_exactly(self, call, rows, dtype, serving, is_captured):
+        """An operation of these rows alone, once they come again, where "auto" has another schedule for exactly so many
+        than for any number: cuBLAS beside copies, say. All ranks meet the same rows in the same order.
+        """
+        key = _key(call, dtype)
+        by_rows = self._by_rows(call, (*key, "fixed"))
+        if rows not in by_rows:
+            if (rows <= FEWEST_ROWS or is_captured or self._group.options.schedule != "auto" or
+                    rows <= self._covered.get(key, 0) or len(by_rows) >= MOST_PLANS):
+                return serving
+            if (*key, rows) not in self._met:
+                if len(self._met) >= MOST_MET:
+                    self._met.clear()
+                self._met.add((*key, rows))
+                self._may_change = True
+                return serving
+            by_rows[rows] = self._other_than(serving, call, rows, dtype)
+        return serving if isinstance(by_rows[rows], str) else by_rows[rows]
+
+    def _other_than(self, serving, call, rows, dtype):
+        """Or why there is none."""
+        made = self._make(call, rows, dtype, "fixed")
+        if isinstance(made, str):
+            return made
+        schedule = made.schedule()
+        serving.prepare(rows)
+        if schedule == serving.schedule(rows).removesuffix(ANY_ROWS):
+            made.close()
+            return "its schedule serves any number of rows"
+        if made.runs_per_graph() == 1:
+            return made
+        made.close()  # no graph would take it
+        return self._make(call, rows, dtype, "fixed", schedule.replace("reuse=double", "reuse=ack"))
+
+    def _make(self, call, room, dtype, rows, schedule=None):
         if self._nowhere is None and self._context is None:
             self._context = self._open(call.device.index)
         if self._nowhere is not None:
@@ -208,7 +255,7 @@ class Engine:
         try:
             return stretto.Operation(self._context, call.graph, dtype=dtype, rows=rows,
                                      sizes={**dict(call.sizes), call.sizes[0][0]: room},
-                                     schedule=self._group.options.schedule,
+                                     schedule=schedule or self._group.options.schedule,
                                      measure_ms=self._group.options.measure_ms)
         except ValueError as error:
             return str(error)

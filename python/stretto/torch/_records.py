@@ -165,7 +165,7 @@ def _learn(op, seat, more, tensors, made):
     group, last = groups.find(seat), _told(seat)
     if group.options.compare:
         return
-    if last is None or last.op != op or _is_capturing():
+    if last is None or last.op != op or last.may_change or _is_capturing():
         return
     outputs = tuple(made[:len(last.outputs)])
     if len(tensors) + len(outputs) > MOST_TENSORS:

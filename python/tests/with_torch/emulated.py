@@ -31,6 +31,12 @@ class Operation:
     def runs_per_graph(self, num_rows):
         return 1
 
+    def schedule(self, num_rows=None):
+        return "tiles" if self.rows == "fixed" else "tiles" + _gpu.ANY_ROWS
+
+    def close(self):
+        """Another serves its rows."""
+
     def run(self, tensors, num_rows, stream):
         call, (name, _) = self._call, self._call.sizes[0]
         sizes = ((name, num_rows), *call.sizes[1:])
@@ -61,7 +67,7 @@ def operations():
     """
     made, stream = {}, mock.Mock(is_capturing=False)
 
-    def make(engine, call, room, dtype, rows):
+    def make(engine, call, room, dtype, rows, schedule=None):
         made.setdefault(engine._group.rank, []).append(Operation(engine, call, room, dtype, rows))
         return made[engine._group.rank][-1]
 

@@ -20,13 +20,14 @@ class Operation:
     refusal = failure = ""
     per_graph = 1
     workspace_bytes = 100
+    of_exactly = "tiles"  # what "auto" takes for fixed rows
 
     def __init__(self, context, operator, **options):
         if self.refusal:
             raise ValueError(self.refusal)
         self.context, self.operator, self.options, self.runs = context, operator, options, []
         self.rows, self.max_rows = options["rows"], next(iter(options["sizes"].values()))
-        self.finished = 0
+        self.finished, self.prepared, self.is_closed = 0, [], False
         Operation.made.append(self)
 
     def run(self, tensors, num_rows, stream):
@@ -34,8 +35,19 @@ class Operation:
             raise RuntimeError(f"{self.failure}; finish() on all ranks goes on behind it")
         self.runs.append((tensors, num_rows, stream))
 
-    def runs_per_graph(self, rows):
-        return self.per_graph
+    def runs_per_graph(self, rows=None):
+        return self.per_graph if "reuse=ack" not in self.schedule() else 1
+
+    def prepare(self, num_rows):
+        self.prepared.append(num_rows)
+
+    def schedule(self, num_rows=None):
+        if self.rows == "bucket":
+            return "tiles" + _gpu.ANY_ROWS
+        return self.of_exactly if self.options["schedule"] == "auto" else self.options["schedule"]
+
+    def close(self):
+        self.is_closed = True
 
     def error(self):
         return self.failure
@@ -228,6 +240,48 @@ class Calls(unittest.TestCase):
             for rows in (4, 4, 8):
                 engine.run(_calls.gather_matmul(rows, x, w, w[:, 0].contiguous(), 1), "bf16", {})
         self.assertEqual([one.options["sizes"]["m"] for one in Operation.made], [4, 8])
+
+    def test_rows_that_come_again_have_what_is_best_for_exactly_these(self):
+        engine = self.engine()
+        with mock.patch.object(Operation, "of_exactly", "decomposed"):
+            for rows in (512, 300, 512, 512):
+                engine.run(self.call(rows), "bf16", {})
+                self.assertEqual(engine.told().may_change, len(Operation.made) == 1)
+        self.assertEqual([(one.rows, one.max_rows, len(one.runs)) for one in Operation.made],
+                         [("bucket", 512, 2), ("fixed", 512, 2)])
+
+    def test_rows_that_come_again_keep_a_schedule_that_serves_any(self):
+        engine = self.engine()
+        for _ in range(3):
+            engine.run(self.call(512), "bf16", {})
+        self.assertEqual([(one.rows, len(one.runs), one.is_closed) for one in Operation.made],
+                         [("bucket", 3, False), ("fixed", 0, True)])
+
+    def test_rows_that_come_again_have_what_goes_in_graphs(self):
+        engine = self.engine()
+        with mock.patch.object(Operation, "of_exactly", "decomposed,reuse=double,tile=64x64"), \
+                mock.patch.object(Operation, "per_graph", 2):
+            for _ in range(2):
+                engine.run(self.call(512), "bf16", {})
+            self.is_capturing = True
+            engine.run(self.call(512), "bf16", {})
+        self.assertEqual([(one.options["schedule"], len(one.runs), one.is_closed) for one in Operation.made],
+                         [("auto", 1, False), ("auto", 0, True), ("decomposed,reuse=ack,tile=64x64", 2, False)])
+
+    def test_few_rows_captures_and_schedules_by_name_make_nothing_for_rows_that_come_again(self):
+        engine, named = self.engine(), self.engine("tiles")
+        with mock.patch.object(Operation, "of_exactly", "decomposed"):
+            for rows in (256, 256, 512):
+                engine.run(self.call(rows), "bf16", {})
+            self.is_capturing = True
+            engine.run(self.call(512), "bf16", {})
+            self.is_capturing = False
+            for _ in range(3):
+                named.run(self.call(512), "bf16", {})
+            for rows in range(512, 512 + 2 * _gpu.MOST_PLANS):  # no more than so many
+                engine.run(self.call(rows), "bf16", {})
+                engine.run(self.call(rows), "bf16", {})
+        self.assertEqual([one.rows for one in Operation.made].count("fixed"), _gpu.MOST_PLANS)
 
     def test_a_bucket_that_is_refused_hides_no_plan_of_as_many_rows(self):
         """256 and 512 rows are buckets, too."""
