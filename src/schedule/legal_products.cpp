@@ -1,0 +1,112 @@
+// What an operator asks of its products' schedules together, where each by itself serves.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "schedule/legal_operator_rules.h"
+#include "schedule/scheduled_segments.h"
+
+namespace stretto {
+namespace {
+
+// Products of the same choices take their rows from one partition.
+// Product `at` is held to the one that makes its input.
+std::string why_other_parts(const Operator& op, const std::vector<const OperatorSegment*>& products,
+                            const std::vector<Schedule>& schedules, size_t at) {
+  const OperatorSegment& one = *products[at];
+  if (!one.product->is_routed() || op.tensor(one.input).stage < 0) return {};
+  for (size_t i = 0; i < at; ++i) {
+    const bool leaves_partition =
+        products[i]->product->is_routed() && products[i]->router_weights < 0;
+    if (products[i]->result != one.input || !leaves_partition) continue;
+    const Schedule &from = schedules[i], &own = schedules[at];
+    if (from.tile_m == own.tile_m && from.granularity == own.granularity) return {};
+    return fmt::format("rows are those of {}'s partition: take granularity={} and tiles of {} rows",
+                       products[i]->name, to_string(from.granularity), from.tile_m);
+  }
+  return {};
+}
+
+// The kernel of experts adds no rows of bias.
+bool adds_bias(const Operator& op, const OperatorSegment& product) {
+  return std::any_of(product.stages.begin(), product.stages.end(),
+                     [&](int stage) { return op.stage(stage).kind == StageKind::bias; });
+}
+
+// Beside tables the mover kernel has no room for what would follow a library's product in memory.
+bool goes_by_tables(const Operator& op) {
+  return std::any_of(op.tensors.begin(), op.tensors.end(),
+                     [](const Tensor& tensor) { return is_index(tensor.dtype); });
+}
+
+std::string why_no_library(const Operator& op, const OperatorSegment& product) {
+  if (product.product->is_routed()) {
+    return adds_bias(op, product) ? "gemm=library with a bias behind experts: take gemm=tiles" : "";
+  }
+  if (!product.product->is_dense() || product.stages.size() == 1 || !goes_by_tables(op)) return "";
+  return fmt::format(
+      "gemm=library with {} behind the product, which beside experts and look-ups only tiles do: "
+      "take gemm=tiles",
+      to_string(op.stage(product.stages.back()).kind));
+}
+
+// The first product whose tensors collectives move; 0 where there is none.
+size_t first_that_collects(const OperatorSchedule& schedule) {
+  const auto found = std::find_if(schedule.products.begin(), schedule.products.end(),
+                                  [](const Schedule& one) { return one.mover == Mover::nccl; });
+  return found == schedule.products.end() ? 0
+                                          : static_cast<size_t>(found - schedule.products.begin());
+}
+
+}  // namespace
+
+std::vector<std::string> why_not_beside_others(const Operator& op, const OperatorSchedule& schedule,
+                                               size_t at) {
+  const std::vector<const OperatorSegment*> products = scheduled_products(op);
+  const Schedule &one = schedule.products[at], &first = schedule.products.front();
+  std::vector<std::string> reasons;
+  if (one.gemm == GemmBy::library) {
+    if (std::string why = why_no_library(op, *products[at]); !why.empty()) {
+      reasons.push_back(std::move(why));
+    }
+  }
+  // These are said once for a plan.
+  if (one.cluster != first.cluster) {
+    reasons.push_back(
+        fmt::format("cluster is one for all products: take that of {}", products.front()->name));
+  }
+  const size_t collects = first_that_collects(schedule);
+  if (one.mover == Mover::nccl && one.collectives != schedule.products[collects].collectives) {
+    reasons.push_back(
+        fmt::format("collectives is one for all products with mover=nccl: take that of {}",
+                    products[collects]->name));
+  }
+  if (std::string why = why_other_parts(op, products, schedule.products, at); !why.empty()) {
+    reasons.push_back(std::move(why));
+  }
+  if (op.only_product() == nullptr && one.rows != RowCount::fixed) {
+    reasons.emplace_back("rows=bucket serves operators of one product: take rows=fixed");
+  }
+  return reasons;
+}
+
+// Lanes of all products are there at once, and NCCL's kernels fit beside none of them.
+std::string why_no_sm_left(const Operator& op, const OperatorSchedule& schedule,
+                           const Machine& machine) {
+  const std::vector<const OperatorSegment*> products = scheduled_products(op);
+  int blocks = 0, nccl = 0;
+  for (size_t i = 0; i < products.size(); ++i) {
+    const Schedule& one = schedule.products[i];
+    const bool by_nccl = one.mover == Mover::nccl;
+    if (by_nccl && products[i]->product->is_routed()) continue;
+    int& most = by_nccl ? nccl : blocks;
+    most = std::max(most, one.comm_sms);
+  }
+  if (op.ranks == 1 || blocks == 0 || nccl == 0 || blocks + nccl < machine.sms) return {};
+  return fmt::format(
+      "comm-sms={} for NCCL beside comm-sms={} of other products leave no SM to compute on: {} has "
+      "{}, take at most {} together",
+      nccl, blocks, machine.name, machine.sms, machine.sms - 1);
+}
+
+}  // namespace stretto
