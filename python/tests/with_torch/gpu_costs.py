@@ -9,8 +9,11 @@ import torch.nn.functional as F
 
 import stretto.torch as st
 
+from stretto.torch import _records
+
 import gpu_common
 
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "i32": torch.int32}
 # Of these also with a gradient.
 GRADED = ("matmul_all_reduce", "all_gather_matmul", "mlp", "PyTorch's F.linear")
 
@@ -39,24 +42,29 @@ def calls_of(group, normal):
             "F.linear, new addresses": lambda: F.linear(next(others), w)}, w
 
 
-def run_of(group, device):
-    """A call of the library's operation that PyTorch's calls have made."""
-    operation = next(one for by_rows in group.engines[device]._operations.values() for one in by_rows.values()
-                     if getattr(one, "rows", "") == "bucket")
-    rows = 16 * group.ranks
-    tensors = {name: torch.zeros(info.shape, device=device, dtype=torch.bfloat16)
+def plans():
+    """Of each operator whose calls came again: the library's operation of the last kind of them, and its rows."""
+    kept = {record.op: record._kept[-1][0] for record in _records._records.values() if record._kept}
+    return {op: (operation, 16 * operation._context.ranks if operation.rows == "bucket" else operation.max_rows)
+            for op, operation in kept.items()}
+
+
+def run_of(operation, rows, device):
+    """The library's part of a call, with tensors of its own."""
+    tensors = {name: torch.zeros(info.shape, device=device, dtype=DTYPES[info.dtype])
                for name, info in operation.tensors_of(rows).items()}
     return lambda: operation.run(tensors, rows)
 
 
 def costs(group, device, normal, measure):
-    """By name, what measure() says of calls."""
+    """By name, what measure() says of calls, and of what the library does of them."""
+    _records.forget()  # calls of other tests
     calls, leaf = calls_of(group, normal)
     with torch.no_grad():
         told = [(name, measure(call)) for name, call in calls.items()]
     leaf.requires_grad_()
     told += [(f"{name} with a gradient", measure(calls[name])) for name in GRADED]
-    return [*told, ("stretto.Operation.run", measure(run_of(group, device)))]
+    return told + [(f"Operation.run of {op}", measure(run_of(*plan, device))) for op, plan in plans().items()]
 
 
 def host_us(call, runs=100, turns=3):

@@ -149,6 +149,8 @@ def main():
     for name, (mean, middle, slow) in gpu_costs.host_costs(group):
         checks.tell(f"an eager call of {name:36} takes {mean:6.1f} us of the host, the middle one {middle:6.1f}, "
                     f"{slow} of 300 five times that")
+    for op, (operation, rows) in gpu_costs.plans().items():
+        checks.tell(f"an eager call of {op:36} takes the plan {operation.schedule(rows)}")
     if not checks.failed and not is_shared and "--no-times" not in sys.argv:
         for op, rows, n, k, ours, theirs in times(group):
             checks.tell(f"{op:24} m={rows} n={n} k={k}: {ours:8.1f} us, PyTorch's {theirs:8.1f} us, "
