@@ -22,6 +22,7 @@ def calls_of(group, normal):
     """Calls by name, and the tensor whose gradient they may have. normal(seed, *shape) makes tensors."""
     x, w, g, scale = normal(1, 16, 512), normal(2, 512, 512), normal(3, 16, 512), normal(4, 512)
     out, parts, experts = torch.empty_like(x), list(w.split([128, 384])), [normal(5, 4, 512, 512) for _ in range(3)]
+    router = normal(6, 4, 512)
     ids, weights = (torch.zeros(16, 2, device=x.device, dtype=torch.int32),
                     torch.ones(16, 2, device=x.device, dtype=torch.float32))
     others = itertools.cycle([torch.empty_like(x) for _ in range(400)])  # more than tables are kept for
@@ -31,7 +32,7 @@ def calls_of(group, normal):
             "add_rms_norm": lambda: st.matmul_all_reduce_add_rms_norm(x, w, g, scale, 1e-6, group),
             "mlp": lambda: st.mlp(x, [w, w], w, group),
             "moe": lambda: st.moe(x, ids, weights, *experts, group),
-            "moe_with_router": lambda: st.moe_with_router(x, w[:4], *experts, 2, group),
+            "moe_with_router": lambda: st.moe_with_router(x, router, *experts, 2, group),
             "matmul_all_to_all": lambda: st.matmul_all_to_all(x, w, group=group),
             "PyTorch's F.linear": lambda: F.linear(x, w),
             "matmul_all_reduce with out": lambda: st.matmul_all_reduce(x, w, group=group, out=out),
