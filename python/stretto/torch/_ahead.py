@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, Sequence
 
-from . import _gpu, _rooms
+from . import _operations, _rooms
 from ._calls import Call
 
 STEP = 64  # rows: buckets of an operation lie no closer (include/stretto/buckets.h)
@@ -25,7 +25,7 @@ def _buckets(call, most):
     """A step for each operation that calls of 1 to so many rows take, of all its buckets."""
     steps, first = [], 0
     while not steps or first < most:
-        room = _gpu.room_of_bucket(first + 1)
+        room = _operations.room_of_bucket(first + 1)
         last = min(room, most)
         steps.append(Step(call, [last, *range(first + STEP, last, STEP)], True))
         first = room
@@ -45,7 +45,7 @@ def _steps(call, rows, ranks):
     if not isinstance(rows, int):
         return [Step(call, [-(-one // call.multiple) * call.multiple]) for one in rows]
     most = -(-rows // call.multiple) * call.multiple
-    if call.graph_name in _gpu.SERVING:
+    if call.graph_name in _operations.SERVING:
         return _buckets(call, most)
     return _of_experts(call, most, call.owners(ranks)) if call.fill else []
 
@@ -63,7 +63,7 @@ def prepare(engine, rows, ranks, progress):
             if key in seen:
                 return
             seen.add(key)
-            if call.fill or call.parts or call.graph_name in _gpu.SERVING:
+            if call.fill or call.parts or call.graph_name in _operations.SERVING:
                 covered.append((call, -(-rows // call.multiple) * call.multiple))
             if not call.fill:
                 for part in call.parts:

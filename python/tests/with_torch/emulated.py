@@ -7,14 +7,14 @@ from unittest import mock
 import torch
 
 import stretto
-from stretto.torch import _emulator, _engine, _gpu
+from stretto.torch import _emulator, _engine, _gpu, _operations
 
 
 class Operation:
     """One of every rank's, for so many rows of a call like the one that it is made for."""
 
-    def __init__(self, engine, call, room, dtype, rows):
-        self._group, self._emulator = engine._group, _emulator.Engine(engine._group)
+    def __init__(self, group, call, room, dtype, rows):
+        self._group, self._emulator = group, _emulator.Engine(group)
         self._call, self._dtype = call, dtype
         self.graph, self.rows, self.max_rows, self.prepared = call.graph_name, rows, room, []
         self.runs = []  # the addresses of each run's tensors
@@ -32,7 +32,7 @@ class Operation:
         return 1
 
     def schedule(self, num_rows=None):
-        return "tiles" if self.rows == "fixed" else "tiles" + _gpu.ANY_ROWS
+        return "tiles" if self.rows == "fixed" else "tiles" + _operations.ANY_ROWS
 
     def close(self):
         """Another serves its rows."""
@@ -67,11 +67,12 @@ def operations():
     """
     made, stream = {}, mock.Mock(is_capturing=False)
 
-    def make(engine, call, room, dtype, rows, schedule=None):
-        made.setdefault(engine._group.rank, []).append(Operation(engine, call, room, dtype, rows))
-        return made[engine._group.rank][-1]
+    def make(operations, call, room, dtype, rows, schedule=None):
+        group = operations._group
+        made.setdefault(group.rank, []).append(Operation(group, call, room, dtype, rows))
+        return made[group.rank][-1]
 
-    with mock.patch.object(_gpu.Engine, "_make", make), \
+    with mock.patch.object(_operations.Operations, "_make", make), \
             mock.patch.dict(_engine.ENGINES, {"cpu": _gpu.Engine}), \
             mock.patch.object(torch.cuda, "current_stream", lambda device: stream), \
             mock.patch.object(torch.cuda, "is_current_stream_capturing", lambda: stream.is_capturing):

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 import stretto.torch as st
-from stretto.torch import _gpu
+from stretto.torch import _operations
 
 from gpu_checks_experts import experts_of, routed
 from gpu_common import K, close, generator, normal, told_wrong
@@ -56,7 +56,7 @@ def check_rooms(group):
     def expect(count, what="experts"):
         run, check = call(count)
         check(run(), what)
-    with mock.patch.object(_gpu, "MOST_PLANS", 2):
+    with mock.patch.object(_operations, "MOST_PLANS", 2):
         for count in (40 * ranks, 8 * ranks, 37 * ranks - ranks // 2, 3, 2, 33 * ranks):
             expect(count)
         run, check = call(35 * ranks)

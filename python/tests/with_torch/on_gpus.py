@@ -114,7 +114,7 @@ class Checks:
     def tell_schedules(self):
         """Of what has failed: which plans ran."""
         engine = self.group.engines.get("cuda")
-        for (graph, *_), by_rows in (engine._operations if engine else {}).items():
+        for (graph, *_), by_rows in (engine._operations.kinds if engine else {}).items():
             for rows, operation in by_rows.items():
                 told = operation if isinstance(operation, str) else operation.schedule()
                 self.tell(f"    {graph.split(maxsplit=2)[1] if chr(10) in graph else graph}, {rows} rows: {told}")

@@ -10,7 +10,7 @@ import torch
 
 import stretto
 import stretto.torch as st
-from stretto.torch import _calls, _engine, _gpu
+from stretto.torch import _calls, _engine, _gpu, _gpu_context, _operations
 from stretto.torch._refusals import NotServed
 from stretto.torch.report import UNALIGNED
 
@@ -43,7 +43,7 @@ class Operation:
 
     def schedule(self, num_rows=None):
         if self.rows == "bucket":
-            return "tiles" + _gpu.ANY_ROWS
+            return "tiles" + _operations.ANY_ROWS
         return self.of_exactly if self.options["schedule"] == "auto" else self.options["schedule"]
 
     def close(self):
@@ -133,16 +133,16 @@ class Calls(unittest.TestCase):
                     _gpu.Engine(group).run(self.call(), "bf16", {})
             return call
         ids, names = iter(("one", "other")), iter(("here", "there"))
-        with mock.patch.object(_gpu, "machine_id", lambda: next(ids)):
-            with mock.patch.object(_gpu.socket, "gethostname", lambda: next(names)):
+        with mock.patch.object(_gpu_context, "machine_id", lambda: next(ids)):
+            with mock.patch.object(_gpu_context.socket, "gethostname", lambda: next(names)):
                 st.run_threads(program("ranks are on 2 machines .here, there"), 2, timeout_s=60)
         ids = iter(("one", "other"))  # hosts of one name
-        with mock.patch.object(_gpu, "machine_id", lambda: next(ids)):
+        with mock.patch.object(_gpu_context, "machine_id", lambda: next(ids)):
             st.run_threads(program("ranks are on 2 machines"), 2, timeout_s=60)
 
     def test_containers_of_one_machine_may_have_names_of_their_own(self):
         names = iter(("here", "there"))
-        with mock.patch.object(_gpu.socket, "gethostname", lambda: next(names)):
+        with mock.patch.object(_gpu_context.socket, "gethostname", lambda: next(names)):
             st.run_threads(lambda group: _gpu.Engine(group).run(self.call(), "bf16", {}), 2, timeout_s=60)
         self.assertEqual(len(self.contexts), 2)
 
@@ -215,12 +215,12 @@ class Calls(unittest.TestCase):
 
         def run(rows):
             engine.run(_calls.mlp(rows, x, [up, up], [], up.t().contiguous(), "swiglu", True, 1), "bf16", {})
-        for rows in range(1, _gpu.MOST_PLANS + 1):
+        for rows in range(1, _operations.MOST_PLANS + 1):
             run(rows)
         with self.assertRaisesRegex(NotServed, "plans for 8 numbers of rows"):
             run(99)
         run(3)
-        self.assertEqual(len(Operation.made), _gpu.MOST_PLANS)
+        self.assertEqual(len(Operation.made), _operations.MOST_PLANS)
 
     @staticmethod
     def no_buckets():
@@ -278,10 +278,10 @@ class Calls(unittest.TestCase):
             self.is_capturing = False
             for _ in range(3):
                 named.run(self.call(512), "bf16", {})
-            for rows in range(512, 512 + 2 * _gpu.MOST_PLANS):  # no more than so many
+            for rows in range(512, 512 + 2 * _operations.MOST_PLANS):  # no more than so many
                 engine.run(self.call(rows), "bf16", {})
                 engine.run(self.call(rows), "bf16", {})
-        self.assertEqual([one.rows for one in Operation.made].count("fixed"), _gpu.MOST_PLANS)
+        self.assertEqual([one.rows for one in Operation.made].count("fixed"), _operations.MOST_PLANS)
 
     def test_a_bucket_that_is_refused_hides_no_plan_of_as_many_rows(self):
         """256 and 512 rows are buckets, too."""

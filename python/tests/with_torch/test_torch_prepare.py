@@ -12,7 +12,7 @@ import test_torch_routers
 import torch
 
 import stretto.torch as st
-from stretto.torch import _ahead, _gpu
+from stretto.torch import _ahead, _operations
 
 RANKS, H, F, MOST = 2, 16, 32, 21
 
@@ -40,7 +40,7 @@ def model(group, rows):
 class Prepare(Numbers):
     def setUp(self):
         # Small ones, so that a few rows go through several.
-        for where, name, value in ((_gpu, "FEWEST_ROWS", 4), (_ahead, "STEP", 2)):
+        for where, name, value in ((_operations, "FEWEST_ROWS", 4), (_ahead, "STEP", 2)):
             patched = mock.patch.object(where, name, value)
             patched.start()
             self.addCleanup(patched.stop)
@@ -106,7 +106,7 @@ class Prepare(Numbers):
         self.assertGreater(len(made[0]), ready)
 
     def test_more_numbers_than_plans_go_in_parts_that_are_made(self):
-        with mock.patch.object(_gpu, "MOST_PLANS", 2):
+        with mock.patch.object(_operations, "MOST_PLANS", 2):
             threads, made = self.run_model()
             threads.run(lambda group: st.prepare([2, 3, 18], group))
             ready = len(made[0])

@@ -13,7 +13,7 @@ import test_torch_routers
 import torch
 
 import stretto.torch as st
-from stretto.torch import _gpu, _rooms
+from stretto.torch import _operations, _rooms
 
 H, K, EXPERTS = 16, 2, 6
 MOST = 3  # operations of numbers of rows of their own, here
@@ -29,7 +29,7 @@ def experts(tokens, ids=torch.int32, dtype=torch.bfloat16):
 
 class Rooms(Numbers):
     def setUp(self):
-        fewer = mock.patch.object(_gpu, "MOST_PLANS", MOST)
+        fewer = mock.patch.object(_operations, "MOST_PLANS", MOST)
         fewer.start()
         self.addCleanup(fewer.stop)
 

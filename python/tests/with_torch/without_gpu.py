@@ -48,7 +48,7 @@ def main():
     import stretto
     import stretto.torch as st
     from stretto import operations
-    from stretto.torch import _engine, _gpu, _records
+    from stretto.torch import _engine, _gpu, _operations, _records
     view_of = sys.modules["stretto.tensors"].view_of  # stretto.tensors is a function, too
 
     torch.set_num_threads(1)
@@ -57,7 +57,7 @@ def main():
     torch._C._cuda_getCurrentRawStream = lambda index: 0
     torch.cuda.current_stream = lambda device: 0
     torch.cuda.is_current_stream_capturing = lambda: False
-    _gpu.Engine._open = lambda engine, gpu: stretto.Context(5, rank=0, ranks=1, gpu=0)
+    _operations.open_context = lambda group, gpu: stretto.Context(5, rank=0, ranks=1, gpu=0)
     _engine.ENGINES["cpu"] = _gpu.Engine
 
     def normal(seed, *shape):
