@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "lost_syncs.h"
+#include "op/team_graphs.h"
 #include "small_plans.h"
 #include "stretto/error.h"
 #include "stretto/simulate.h"
@@ -21,17 +22,7 @@ struct TeamGraph {
 void PrintTo(const TeamGraph& graph, std::ostream* out) { *out << graph.name; }
 
 constexpr TeamGraph kGraphs[] = {
-    {"AnMlp",
-     "input x [m, h] rows\n"
-     "input wg [f, h] rows of tp\n"
-     "input wu [f, h] rows of tp\n"
-     "input wd [h, f] cols of tp\n"
-     "g = gemm x wg\n"
-     "u = gemm x wu\n"
-     "a = swiglu g u\n"
-     "y = gemm a wd\n"
-     "output y rows\n",
-     3},
+    {"AnMlp", kMlpInTeams, 3},
     {"AnAllReduceAndStagesOfWhatATeamHas",
      "input x [m, f] cols of tp\n"
      "input b [1, f] whole\n"
@@ -63,12 +54,7 @@ constexpr TeamGraph kGraphs[] = {
      "output z cols of pairs\n"
      "output o rows\n",
      3},
-    {"HeadsOfATeam",
-     "input x [m, f] cols of tp\n"
-     "input w [h, f] whole\n"
-     "y = gemm x w\n"
-     "output y rows\n",
-     3},
+    {"HeadsOfATeam", kHeadsInTeams, 3},
     {"AttentionInTeamsBeforeExpertsOfAllRanks",
      "input c [m, f] cols of tp\n"
      "input x [m, h] rows\n"
@@ -93,8 +79,7 @@ constexpr TeamGraph kGraphs[] = {
 };
 
 Operator op_of(std::string_view lines, int64_t team, int ranks, int64_t m = 16) {
-  const auto graph = parse_graph("graph own m h f t\nteam tp t\n" + std::string(lines));
-  return make_graph(graph, {{"m", m}, {"h", 32}, {"f", 64}, {"t", team}}, ranks, DType::bf16);
+  return op_in_teams(lines, {m, 32, 64}, team, ranks);
 }
 
 class Teams : public testing::TestWithParam<TeamGraph> {};

@@ -3,11 +3,10 @@
 
 #include <algorithm>
 #include <iterator>
-#include <string>
 #include <string_view>
 
+#include "op/team_graphs.h"
 #include "stretto/error.h"
-#include "stretto/operator.h"
 
 namespace stretto::runtime {
 
@@ -16,16 +15,7 @@ struct TeamGraph {
 };
 
 inline constexpr TeamGraph kTeamGraphs[] = {
-    {"mlp",
-     "input x [m, h] rows\n"
-     "input wg [f, h] rows of tp\n"
-     "input wu [f, h] rows of tp\n"
-     "input wd [h, f] cols of tp\n"
-     "g = gemm x wg\n"
-     "u = gemm x wu\n"
-     "a = swiglu g u\n"
-     "y = gemm a wd\n"
-     "output y rows\n"},
+    {"mlp", kMlpInTeams},
     // Whole rows of a team that are added up; and what each rank of a team must have alike.
     {"sums",
      "input x [m, f] cols of tp\n"
@@ -36,11 +26,7 @@ inline constexpr TeamGraph kTeamGraphs[] = {
      "s = add y r\n"
      "n = norm s v\n"
      "output n whole of tp\n"},
-    {"heads",
-     "input x [m, f] cols of tp\n"
-     "input w [h, f] whole\n"
-     "y = gemm x w\n"
-     "output y rows\n"},
+    {"heads", kHeadsInTeams},
     {"two_kinds",
      "team pairs 2\n"
      "input x [m, f] cols of tp\n"
@@ -78,9 +64,7 @@ inline const TeamGraph& team_graph(std::string_view name) {
 }
 
 inline Operator op_of_teams(const TeamGraph& graph, int64_t team, int ranks) {
-  const auto text = parse_graph("graph own m h f t\nteam tp t\n" + std::string(graph.lines));
-  return make_graph(text, {{"m", 75 * ranks}, {"h", 512}, {"f", 1024}, {"t", team}}, ranks,
-                    DType::bf16);
+  return op_in_teams(graph.lines, {75 * ranks, 512, 1024}, team, ranks);
 }
 
 }  // namespace stretto::runtime

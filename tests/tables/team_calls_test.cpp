@@ -7,6 +7,7 @@
 
 #include "gpu/compiler_fixture.h"
 #include "launch/plan_fixture.h"
+#include "op/team_graphs.h"
 #include "stretto/error.h"
 #include "tables/collectives.h"
 #include "tables/kernel_set.h"
@@ -21,22 +22,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr const char* kMlp =
-    "graph mlp-in-teams m h f t\n"
-    "team tp t\n"
-    "input x [m, h] rows\n"
-    "input wg [f, h] rows of tp\n"
-    "input wu [f, h] rows of tp\n"
-    "input wd [h, f] cols of tp\n"
-    "g = gemm x wg\n"
-    "u = gemm x wu\n"
-    "a = swiglu g u\n"
-    "y = gemm a wd\n"
-    "output y rows\n";
 // Whole rows of a team that are added up, and columns that their owners put together.
-constexpr const char* kSums =
-    "graph sums-in-teams m h f t\n"
-    "team tp t\n"
+constexpr char kSums[] =
     "input x [m, f] cols of tp\n"
     "input w [h, f] cols of tp\n"
     "input r [m, h] whole of tp\n"
@@ -50,16 +37,14 @@ constexpr const char* kSums =
     "output n whole of tp\n"
     "output q rows\n";
 
-Plan plan_of_teams(const char* graph, const std::string& schedule, int64_t team, int ranks) {
-  const Operator op =
-      make_graph(parse_graph(graph), {{"m", 48 * ranks}, {"h", 512}, {"f", 1024}, {"t", team}},
-                 ranks, DType::bf16);
+Plan plan_of_teams(const char* lines, const std::string& schedule, int64_t team, int ranks) {
+  const Operator op = op_in_teams(lines, {48 * ranks, 512, 1024}, team, ranks);
   const Machine machine = default_machine(ranks);
   return lower(op, parse_schedules(schedule, op, machine), machine);
 }
 
 TEST(TeamPlans, RunOnGpus) {
-  for (const char* graph : {kMlp, kSums}) {
+  for (const char* graph : {kMlpInTeams, kSums}) {
     for (const char* schedule : {"sequential", "decomposed", "two-chunk", "waves", "tiles",
                                  "slices", "library", "low-latency"}) {
       for (const auto& [team, ranks] : {std::pair{2, 4}, {4, 8}, {2, 8}}) {
@@ -103,7 +88,7 @@ Made made_by(const Plan& plan, int rank) {
 }
 
 TEST(TeamCalls, AreOfTheTeamAndOfOwnMemory) {
-  const Plan plan = plan_of_teams(kMlp, "sequential", 2, 6);
+  const Plan plan = plan_of_teams(kMlpInTeams, "sequential", 2, 6);
   for (int rank = 0; rank < 6; ++rank) {
     const Made made = made_by(plan, rank);
     ASSERT_EQ(made.calls.size(), 2u);
@@ -135,7 +120,7 @@ TEST(TeamCalls, OfExchangesMatchOnBothSides) {
 }
 
 TEST(TeamCalls, AreRefusedWhereTheDeviceLanguageMakesThem) {
-  Plan plan = plan_of_teams(kMlp, "library", 2, 4);
+  Plan plan = plan_of_teams(kMlpInTeams, "library", 2, 4);
   plan.low_latency_collectives = true;
   EXPECT_THAT(why_not_on_cuda(plan),
               ElementsAre("collectives low-latency: they are of all ranks, and these of teams of "
@@ -146,7 +131,8 @@ class GpuCompileTeams : public NeedsCompiler {};
 
 // A team's kernels are those of so few ranks.
 TEST_F(GpuCompileTeams, KernelsDoNotSpill) {
-  for (const KernelEntry& kernel : kernels_of(plan_of_teams(kMlp, "tiles", 2, 4), "sm_90a")) {
+  for (const KernelEntry& kernel :
+       kernels_of(plan_of_teams(kMlpInTeams, "tiles", 2, 4), "sm_90a")) {
     expect_no_spills_in_time(kernel.name, kernel.source, "sm_90a");
   }
 }
