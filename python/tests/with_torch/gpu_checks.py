@@ -9,6 +9,7 @@ from gpu_checks_ahead import check_rooms
 from gpu_checks_again import check_again, check_again_otherwise, check_guards, check_library, check_shared_results
 from gpu_checks_exchanges import check_exchanges
 from gpu_checks_experts import check_experts, check_routers, check_whole_tokens
+from gpu_checks_neighbours import check_beside_nccl
 from gpu_checks_training import check_gradients_beside
 from gpu_common import K, close, exact, integers, normal, of_ranks, products, told_wrong
 
@@ -209,5 +210,4 @@ def check_reduce_overhead(group):
 CHECKS = [check_integers, check_again, check_guards, check_again_otherwise, check_library, check_random, check_mlp,
           check_norm, check_shapes, check_gradients, check_gradients_beside, check_cuda_graphs, check_drop_in,
           check_modules, check_experts, check_uneven, check_whole_tokens, check_routers, check_rooms, check_exchanges,
-          check_shared_results,
-          check_compile, check_reduce_overhead]
+          check_shared_results, check_compile, check_reduce_overhead, check_beside_nccl]
