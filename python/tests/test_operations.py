@@ -1,7 +1,5 @@
-"""Contexts and operations: what reaches the library, in which order, and which tensors are refused."""
+"""Operations: what reaches the library, in which order."""
 
-import ctypes
-import os
 import pathlib
 import tempfile
 import types
@@ -9,90 +7,9 @@ import unittest
 from unittest import mock
 
 import stretto
-from fakes import CpuTensor, Library, Tensor
-from stretto import _library, contexts, operations, operators
-from stretto.tensors import (CAPSULE_NAME, DLDataType, DLDevice, DLManagedTensor, DLTensor, on_gpu,
-                             view_of)
-
-
-class OnAFakeGpu(unittest.TestCase):
-    def setUp(self):
-        self.library = Library(_library.library())
-        for module in (contexts, operations, operators):
-            patch = mock.patch.object(module, "library", lambda: self.library)
-            patch.start()
-            self.addCleanup(patch.stop)
-        self.context = stretto.Context(timeout_s=3)
-
-    def make(self, **words):
-        return stretto.Operation(self.context, "gemm-rs", m=256, n=512, k=1024, **words)
-
-    def tensors(self, rows=256):
-        """Of a rank of two."""
-        return {"a": Tensor(rows, 512), "b": Tensor(512, 512, address=2 << 20),
-                "out": Tensor((rows + 1) // 2, 512, address=3 << 20)}
-
-
-class Contexts(OnAFakeGpu):
-    def test_a_context_knows_its_rank(self):
-        self.assertEqual((self.context.rank, self.context.ranks, self.context.gpu), (1, 2, 0))
-        self.assertEqual(self.library.opened.timeout_s, 3.0)
-        self.assertEqual(self.library.opened.ranks, 0)
-        self.assertFalse(self.library.opened.exchange)
-
-    def test_a_workspace_of_all_operations(self):
-        self.assertEqual((self.library.opened.workspace_bytes, self.library.opened.workspace_grows), (0, 0))
-        context = stretto.Context(workspace_bytes=1 << 33, workspace_grows=True)
-        self.assertEqual((self.library.opened.workspace_bytes, self.library.opened.workspace_grows), (1 << 33, 1))
-        self.assertEqual((context.workspace_bytes, self.make().workspace_bytes), (1 << 33, 1 << 20))
-        for wrong, says in ((-1, "workspace_bytes is -1; bytes from 0 on"), ("2G", "whole number")):
-            with self.assertRaisesRegex(ValueError, says):
-                stretto.Context(workspace_bytes=wrong)
-        context.close()
-        with self.assertRaisesRegex(ValueError, "the context is closed"):
-            context.workspace_bytes
-
-    def test_sms_are_left_to_others(self):
-        self.assertEqual(self.library.opened.free_sms, 0)
-        stretto.Context(free_sms=8)
-        self.assertEqual(self.library.opened.free_sms, 8)
-        with self.assertRaisesRegex(ValueError, "free_sms is -1; SMs from 0 on were expected"):
-            stretto.Context(free_sms=-1)
-
-    def test_streams_are_the_callers_to_order_or_not(self):
-        for given in (False, True):
-            stretto.Context(orders_streams=given)
-            self.assertEqual(self.library.opened.orders_streams, given)
-
-    def exchange(self, gather, num_bytes=4):
-        """What the library's call of the function returns, and leaves."""
-        stretto.Context(rank=1, ranks=2, gpu=3, exchange=gather)
-        opened = self.library.opened
-        self.assertEqual((opened.rank, opened.ranks, opened.gpu), (1, 2, 3))
-        everyone = ctypes.create_string_buffer(2 * num_bytes)
-        status = opened.exchange(None, ctypes.c_char_p(b"mine"), everyone, num_bytes)
-        return status, everyone.raw
-
-    def test_ranks_meet_through_a_function(self):
-        self.assertEqual(self.exchange(lambda mine: [b"zero", mine]), (0, b"zeromine"))
-
-    def test_what_the_function_raises_stays_in_python(self):
-        self.assertEqual(self.exchange(lambda mine: [b"too long", mine])[0], 1)
-        self.assertEqual(self.exchange(lambda mine: 1 / 0)[0], 1)
-
-        def refuse(request, _):
-            self.assertEqual(request._obj.exchange(None, ctypes.c_char_p(b"mine"), None, 4), 1)
-            raise RuntimeError("the exchange of the ranks failed: it returned 1")
-        with mock.patch.object(Library, "_context_open", lambda _, *given: refuse(*given)):
-            with self.assertRaises(ZeroDivisionError):
-                stretto.Context(rank=0, ranks=2, exchange=lambda mine: 1 / 0)
-
-    def test_half_a_job_is_refused(self):
-        for words, says in (({"rank": 1}, "ranks is missing"), ({"gpu": 0}, "ranks is missing"),
-                            ({"ranks": 0}, "ranks is 0"), ({"ranks": 2, "rank": -1}, "rank is -1"),
-                            ({"ranks": "2"}, "whole number")):
-            with self.assertRaisesRegex(ValueError, says):
-                stretto.Context(**words)
+from fakes import CpuTensor, Tensor
+from on_a_fake_gpu import OnAFakeGpu
+from stretto import operations
 
 
 class Operations(OnAFakeGpu):
@@ -279,108 +196,6 @@ class Operations(OnAFakeGpu):
             self.make()
         self.context.close()
         self.assertNotIn("operation_close", self.library.names())
-
-
-class Interface:
-    """An array that numpy's interface describes, or CUDA's."""
-
-    def __init__(self, name, **words):
-        setattr(self, name, {"shape": (4, 8), "typestr": "<f2", "data": (4096, False), **words})
-
-
-class Lent:
-    """What speaks DLPack only."""
-
-    def __init__(self, shape, strides=None, device=(2, 1), kind=(4, 16)):
-        self.device = device
-        self.sizes = (ctypes.c_int64 * len(shape))(*shape)
-        self.steps = (ctypes.c_int64 * len(shape))(*strides) if strides else None
-        self.managed = DLManagedTensor(
-            DLTensor(4096, DLDevice(*device), len(shape), DLDataType(*kind, 1), self.sizes, self.steps,
-                     16), None, None)
-
-    def __dlpack_device__(self):
-        return self.device
-
-    def __dlpack__(self):
-        new = ctypes.pythonapi.PyCapsule_New
-        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        return new(ctypes.addressof(self.managed), CAPSULE_NAME, None)
-
-
-class Tensors(unittest.TestCase):
-    def seen(self, tensor):
-        view = view_of(tensor, "a")
-        return view.address, view.rows, view.cols, view.row_stride, view.dtype, view.device
-
-    def test_what_has_an_array_interface(self):
-        self.assertEqual(self.seen(Interface("__cuda_array_interface__")),
-                         (4096, 4, 8, 8, "fp16", "cuda:None"))
-        self.assertEqual(self.seen(Interface("__array_interface__", strides=(32, 2))),
-                         (4096, 4, 8, 16, "fp16", "cpu"))
-        self.assertEqual(self.seen(Interface("__array_interface__", typestr="<V2"))[4], "bf16")
-        on_gpu(Interface("__cuda_array_interface__"), "a", 1)  # the driver has never heard of it
-
-    def test_arrays_on_another_gpu(self):
-        """CUDA's interface names no GPU: the driver does, and what speaks DLPack, too."""
-        array = Interface("__cuda_array_interface__")
-        with mock.patch("stretto.tensors.gpu_of", lambda address: 3):
-            self.assertEqual(on_gpu(array, "a", 3).device, "cuda:3")
-            with self.assertRaisesRegex(ValueError, "a is on cuda:3; this rank's GPU is cuda:0"):
-                on_gpu(array, "a", 0)
-        array.__dlpack_device__ = lambda: (2, 1)
-        with self.assertRaisesRegex(ValueError, "a is on cuda:1; this rank's GPU is cuda:0"):
-            on_gpu(array, "a", 0)
-
-    def test_arrays_that_are_read_only_are_no_outputs(self):
-        view = view_of(Interface("__array_interface__", data=(4096, True)), "out")
-        view.require("out", (4, 8), "fp16")
-        with self.assertRaisesRegex(ValueError, "out is an output, and this array is read-only: give a copy"):
-            view.require("out", (4, 8), "fp16", True)
-
-    def test_what_speaks_dlpack(self):
-        self.assertEqual(self.seen(Lent((2, 3, 8))), (4112, 6, 8, 8, "bf16", "cuda:1"))
-        self.assertEqual(self.seen(Lent((4, 8), (20, 1), (1, 0), (2, 32))),
-                         (4112, 4, 8, 20, "fp32", "cpu"))
-
-    def test_what_leads_the_columns_counts_as_rows(self):
-        self.assertEqual(self.seen(CpuTensor((2, 3, 8), gap=4))[1:4], (6, 8, 12))
-        self.assertEqual(self.seen(CpuTensor((8,)))[1:4], (1, 8, 8))
-        self.assertEqual(self.seen(CpuTensor((5, 1)))[1:4], (5, 1, 1))
-        self.assertEqual(self.seen(CpuTensor((0, 8)))[1:4], (0, 8, 8))
-
-    def test_others_are_refused_by_what_is_wrong(self):
-        for tensor, says in ((Tensor(256, 512, strides=(1, 256)), "a has gaps inside its rows.*contiguous"),
-                             (Lent((2, 3, 8), (100, 8, 1)), "contiguous"),
-                             (Lent(()), "a single number"),
-                             (Interface("__array_interface__", strides=(33, 2)), "no multiples"),
-                             ([1, 2], "a is a list: it has neither data_ptr")):
-            with self.assertRaisesRegex(ValueError, says):
-                view_of(tensor, "a")
-        with self.assertRaisesRegex(ValueError, "a is on cuda:1; this rank's GPU is cuda:0"):
-            on_gpu(Lent((4, 8)), "a", 0)
-
-
-class WithoutAGpu(unittest.TestCase):
-    def test_launchers_that_make_no_sense_are_value_errors(self):
-        with mock.patch.dict(os.environ, RANK="3", WORLD_SIZE="2"):
-            with self.assertRaisesRegex(ValueError, "ranks of a job of 2 are 0 to 1"):
-                stretto.Context()
-        with self.assertRaisesRegex(ValueError, "at most 3600"):
-            stretto.Context(timeout_s=0, ranks=1)
-
-    def test_without_a_launcher_there_is_no_job_of_one(self):
-        with self.assertRaisesRegex(ValueError, "no launcher has said .*torchrun.*ranks=1: alone"):
-            stretto.Context()
-
-    def test_a_missing_gpu_is_a_runtime_error(self):
-        try:
-            ctypes.CDLL("libcuda.so.1")
-        except OSError:
-            with self.assertRaisesRegex(RuntimeError, "no CUDA driver"):
-                stretto.Context(ranks=1)
-        else:
-            self.skipTest("there is a CUDA driver")
 
 
 if __name__ == "__main__":
