@@ -24,14 +24,16 @@ class SyncKernels {
   SyncKernels(const Device& device, const Compiler& compiler);
 
   // `beside_gemm`: such a kernel may hold all SMs meanwhile, and leaves each registers for one
-  // warp.
-  void await(const Stream& stream, const device::StreamWaitParams& params, bool beside_gemm) const {
+  // warp. `overlap` as for Kernel::launch().
+  void await(const Stream& stream, const device::StreamWaitParams& params, bool beside_gemm,
+             bool overlap = false) const {
     const int most = beside_gemm ? 1 : 32;
     const int warps = std::clamp(static_cast<int>(params.num_waits + 31) / 32, 1, most);
-    await_.launch(stream, 1, warps * 32, 1, &params);
+    await_.launch(stream, 1, warps * 32, 1, &params, overlap);
   }
-  void notify(const Stream& stream, const device::StreamNotifyParams& params) const {
-    notify_.launch(stream, 1, 32, 1, &params);
+  void notify(const Stream& stream, const device::StreamNotifyParams& params,
+              bool overlap = false) const {
+    notify_.launch(stream, 1, 32, 1, &params, overlap);
   }
   void advance(const Stream& stream, const device::AdvanceParams& params) const {
     const uint32_t most = std::max(params.num_relative, params.num_copied);

@@ -103,8 +103,12 @@ void ExpertLaunches::prepare(int set, cuda::CallPlaces places) {
   }
 }
 
-void ExpertLaunches::launch(uint32_t number, const cuda::Stream& stream) const {
-  for (const Launch& one : by_kernel_[number]) one.kernel->launch(stream, one.blocks, *one.params);
+void ExpertLaunches::launch(uint32_t number, const cuda::Stream& stream, bool starts_early,
+                            bool overlap) const {
+  for (const Launch& one : by_kernel_[number]) {
+    const bool is_first = &one == by_kernel_[number].data();
+    one.kernel->launch(stream, one.blocks, *one.params, is_first ? starts_early : overlap);
+  }
 }
 
 void ExpertLaunches::restart() {

@@ -35,7 +35,9 @@ class ExpertLaunches {
   // what it gates may lie too far apart (UsageError).
   void prepare(int set, cuda::CallPlaces places);
   // Those of kernel `number`, as they were prepared.
-  void launch(uint32_t number, const cuda::Stream& stream) const;
+  // `starts_early`: the first launch may start before the kernel ahead of it has ended; `overlap`:
+  // so may those behind it.
+  void launch(uint32_t number, const cuda::Stream& stream, bool starts_early, bool overlap) const;
   // After a run that was broken off.
   void restart();
 

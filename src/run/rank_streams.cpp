@@ -144,10 +144,16 @@ Params RankStreams::with_rows(const Params& params, const CallRows& rows) const 
   return result;
 }
 
+bool RankStreams::is_kernel_of_ours(uint32_t gemm) const {
+  if (!setup_.program.needs[gemm].library) return true;
+  return products_[setup_.program.number_of_kind(gemm)].front().empty();  // of experts
+}
+
 bool RankStreams::starts_early(const Op& op) const {
   const auto is_ours = [&](const Op& one) {
-    return one.kind == StreamOp::move ||
-           (one.kind == StreamOp::gemm && !setup_.program.needs[one.index].library);
+    return one.kind == StreamOp::move || one.kind == StreamOp::wait ||
+           one.kind == StreamOp::notify ||
+           (one.kind == StreamOp::gemm && is_kernel_of_ours(one.index));
   };
   const auto before = &op - ops_.data() - 1;
   return kernels_overlap_ && before >= 0 && is_ours(op) &&
@@ -159,7 +165,7 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
     case StreamOp::gemm: {
       const uint32_t number = setup_.program.number_of_kind(op.index);
       if (setup_.program.needs[op.index].library) {
-        multiply(number, stream, set, rows);
+        multiply(number, stream, set, rows, starts_early(op));
         break;
       }
       const cuda::DeviceGemmTable& table = gemms_[number];
@@ -202,10 +208,10 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
             "wait in a stream");
       break;
     case StreamOp::wait:
-      sync_.await(stream, waits_[op.index], op.stream != 0);
+      sync_.await(stream, waits_[op.index], op.stream != 0, starts_early(op));
       break;
     case StreamOp::notify:
-      sync_.notify(stream, notifies_[op.index]);
+      sync_.notify(stream, notifies_[op.index], starts_early(op));
       break;
     case StreamOp::copy:
       for (const cuda::Transfer& transfer : copies_[op.index][static_cast<size_t>(set)]) {

@@ -210,11 +210,14 @@ class RankStreams {
   cuda::DevicePtr counter(const Instr& wait) const;
   int next_set(const std::optional<uint64_t>& capture);
   void show_run(const cuda::Stream& main, bool is_captured);
-  void multiply(uint32_t kernel, const cuda::Stream& stream, int set, const CallRows& rows);
+  void multiply(uint32_t kernel, const cuda::Stream& stream, int set, const CallRows& rows,
+                bool starts_early);
   void multiply(const MatrixProduct& product, const cuda::Stream& stream, const CallRows& rows);
   void make_collective(uint32_t index, const cuda::Stream& stream, int set,
                        const CallRows& rows) const;
   void issue(const Op& op, const cuda::Stream& stream, int set, const CallRows& rows);
+  // Whether a kernel of tiles is none of cuBLAS.
+  bool is_kernel_of_ours(uint32_t gemm) const;
   // Whether both it, one of ops_, and the one before it are kernels of ours, which wait for the end
   // of that by themselves.
   bool starts_early(const Op& op) const;

@@ -184,8 +184,9 @@ bool RankStreams::goes_at_once(const MatrixProduct& product) const {
   return true;
 }
 
-void RankStreams::multiply(uint32_t kernel, const Stream& stream, int set, const CallRows& rows) {
-  experts_.launch(kernel, stream);
+void RankStreams::multiply(uint32_t kernel, const Stream& stream, int set, const CallRows& rows,
+                           bool starts_early) {
+  experts_.launch(kernel, stream, starts_early, kernels_overlap_);
   for (const MatrixProduct& product : products_[kernel][static_cast<size_t>(set)]) {
     if (goes_at_once(product)) {
       multiply(product, stream, rows);

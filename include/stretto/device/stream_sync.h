@@ -2,6 +2,7 @@
 // to no block of a kernel, and the end of a run whose streams await counters or copy words.
 #pragma once
 
+#include "stretto/device/launch_order.h"
 #include "stretto/device/signal.h"
 
 namespace stretto::device {
@@ -69,8 +70,10 @@ static_assert(sizeof(StreamWaitParams) == 72 && sizeof(LetGo) == 16 &&
 
 #ifdef STRETTO_DEVICE
 
-// One block of any size.
+// One block of any size. The next kernel is not started while it waits: it would take the room of
+// others that what is awaited may hang on.
 STRETTO_DEVICE void await_in_stream(const StreamWaitParams& params) {
+  wait_for_kernel_before();
   const uint64 epoch = begin_run(params.signals);
   for (uint32 i = threadIdx.x; i < params.num_waits; i += blockDim.x) {
     const uint64 start_ns = global_time_ns();
@@ -80,10 +83,12 @@ STRETTO_DEVICE void await_in_stream(const StreamWaitParams& params) {
     const uint64 least_ns = params.signals.control->timeout_ns / kStoodStill;
     if (waited_ns >= static_cast<int64>(least_ns)) params.let_go[i] = {missing, epoch};
   }
+  let_next_start();
 }
 
 // One warp. What the stream did before is visible to every thread of a kernel, so each may release.
 STRETTO_DEVICE void notify_in_stream(const StreamNotifyParams& params) {
+  wait_for_stream();
   const uint64 epoch = begin_run(params.signals);
   fence_acq_rel_sys();
   for (uint32 i = threadIdx.x; i < params.num_notifies; i += 32) {
