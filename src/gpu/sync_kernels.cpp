@@ -17,16 +17,16 @@ stretto_mover(const __grid_constant__ MoverParams params) {{
                              : "");
 }
 
-// Two blocks an SM.
+// Two blocks an SM, or one whose threads have more loads on their way.
 std::string pass_source(bool routes) {
   return fmt::format(R"(#include "stretto/device/pass.h"
 using namespace stretto::device;
-extern "C" __global__ void __launch_bounds__(kPassThreads, 2)
+extern "C" __global__ void __launch_bounds__(kPassThreads, {})
 stretto_pass(const __grid_constant__ PassParams params) {{
   run_pass<{}>(params);
 }}
 )",
-                     routes);
+                     routes ? 1 : 2, routes);
 }
 
 // Few registers, so that they fit beside a GEMM that fills its SMs.

@@ -18,7 +18,7 @@ class DeviceMoverTable {
   const MarkWords& marks() const { return marks_; }
   // A pass makes the tasks: by so many blocks.
   bool passes() const { return passes_; }
-  int num_pass_blocks() const { return num_blocks_ * static_cast<int>(device::kPassSlices); }
+  int num_pass_blocks() const { return num_blocks_ * static_cast<int>(slices_); }
   // With the mover's as they are at a call.
   device::PassParams pass_params(const device::MoverParams& mover) const {
     return {mover, regions_of_task_, 0};
@@ -30,7 +30,7 @@ class DeviceMoverTable {
   device::MoverParams params_{};
   int num_blocks_;
   bool passes_;
-  device::uint32 regions_of_task_;
+  device::uint32 regions_of_task_, slices_;
 };
 
 }  // namespace stretto::cuda

@@ -63,7 +63,7 @@ class RoutedMover {
     } else if (routed_.kind == RoutedKind::sum_counts) {
       sum_counts();
     } else {
-      RoutedSums<true>(tables_).run(0, task_.rows);
+      RoutedSums<true>(tables_).run();
     }
   }
 

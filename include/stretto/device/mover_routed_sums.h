@@ -9,27 +9,48 @@ namespace stretto::device {
 
 #ifdef STRETTO_DEVICE
 
-// By kAddWarps warps. kBrings: the ring's memory may be theirs.
+STRETTO_DEVICE void add_weighted(MoverType type, float weight, const Vec16& part, float* sums) {
+  float values[8];
+  widen_eight(type, {part, {}}, values);
+#pragma unroll
+  for (uint32 j = 0; j < 8; ++j) sums[j] = fmaf(weight, values[j], sums[j]);
+}
+
+// Where the task has such columns.
+STRETTO_DEVICE void store_eight_to_each(const MoverTask& task, const MoverRegion* to, uint32 row,
+                                        uint32 column, const float* sums) {
+  if (column >= task.columns) return;
+  const EightRounded eight = round_eight(task.to, sums);
+#pragma unroll 1
+  for (uint32 d = 0; d < task.num_destinations; ++d) {
+    const uint64 address = address_in(to[d], row, column, task.to);
+    store_vector(address, eight.low);
+    if (task.to == MoverType::fp32) store_vector(address + 16, eight.high);
+  }
+}
+
+// By kAddWarps warps. kBrings: the ring's memory may be theirs; else it is a pass.
 template <bool kBrings>
 class RoutedSums {
  public:
   STRETTO_DEVICE explicit RoutedSums(const RoutedTables& tables)
       : tables_(tables), task_(tables.task), routed_(tables.routed), to_(tables.to) {}
 
-  // The task's rows [first, end).
-  STRETTO_DEVICE void run(uint32 first, uint32 end) {
-    first_ = first;
-    end_ = end;
-    if (!routed_.vectors) {
-      each_sum(1, 1, [&](Terms& terms, uint32 column) { sum_element(terms, column); });
-      return;
-    }
+  STRETTO_DEVICE void run() const {
     const uint32 pieces = pieces_at_once();
-    each_sum(8, pieces, [&](Terms& terms, uint32 column) {
-      uint32 at = pieces == 1 ? kNotBrought : bring(terms, column, pieces);
+    if constexpr (!kBrings) {
+      sum_in_pass();
+    } else if (!routed_.vectors) {
+      each_sum(1, 1, [&](Terms& terms, uint32 column) { sum_element(terms, column); });
+    } else if (pieces != 1) {
+      each_sum(8, pieces, [&](Terms& terms, uint32 column) {
+        uint32 at = bring(terms, column, pieces);
 #pragma unroll 1
-      for (uint32 piece = 0; piece < pieces; ++piece) sum_eight(terms, column + piece * 256, at);
-    });
+        for (uint32 piece = 0; piece < pieces; ++piece) sum_eight(terms, column + piece * 256, at);
+      });
+    } else {
+      sum_eights();
+    }
   }
 
  private:
@@ -40,6 +61,21 @@ class RoutedSums {
     RoutedTerm own;
   };
 
+  // A pass is of vectors.
+  STRETTO_DEVICE void sum_in_pass() const {
+    if (task_.from == MoverType::fp32) return sum_eights();
+    const uint32 terms = tables_.num_terms();
+    const uint32 of_piece = terms <= 2 ? 2 : terms <= 4 ? 4 : kVectors;
+    each_sum(8, kVectors / of_piece,
+             [&](Terms& of, uint32 column) { sum_pieces(of, column, of_piece); });
+  }
+  STRETTO_DEVICE void sum_eights() const {
+    each_sum(8, 1, [&](Terms& terms, uint32 column) {
+      uint32 at = kNotBrought;
+      sum_eight(terms, column, at);
+    });
+  }
+
   // Calls act(terms of a row, the lane's first column) by whole warps, whose lanes have so many
   // columns of a piece, and so many pieces at once. A warp has all pieces of a row, so that its
   // terms are looked up once, or some share a row where all are through sooner so.
@@ -47,17 +83,17 @@ class RoutedSums {
   STRETTO_DEVICE void each_sum(uint32 of_lane, uint32 pieces_at_once, Act act) const {
     const uint32 width = 32 * of_lane * pieces_at_once;
     const uint32 across = (task_.columns + width - 1) / width;
+    const uint32 rows = task_.rows;
     uint32 shift = 0, least = ~0u;  // of warps to a row, a power of two
 #pragma unroll 1
     for (uint32 i = 0; i < 5; ++i) {
-      const uint32 turns = (((end_ - first_) << i) + kAddWarps - 1) / kAddWarps;
+      const uint32 turns = ((rows << i) + kAddWarps - 1) / kAddWarps;
       const uint32 pieces = turns * ((across + (1u << i) - 1) >> i);
       if (pieces < least) least = pieces, shift = i;
     }
     const uint32 warp = threadIdx.x / 32;
 #pragma unroll 1
-    for (Terms terms{first_ + (warp >> shift), ~0u, {}}; terms.row < end_;
-         terms.row += kAddWarps >> shift) {
+    for (Terms terms{warp >> shift, ~0u, {}}; terms.row < rows; terms.row += kAddWarps >> shift) {
       terms.first = ~0u;
 #pragma unroll 1
       for (uint32 column = (warp & ((1u << shift) - 1)) * width; column < task_.columns;
@@ -77,7 +113,7 @@ class RoutedSums {
   // by the whole warp. Whether the row is one to store.
   template <class Add>
   STRETTO_DEVICE bool each_terms(Terms& terms, Add add) const {
-    bool any = routed_.kind != RoutedKind::combine;
+    bool any = stores_all();
 #pragma unroll 1
     for (uint32 first = 0; first < tables_.num_terms(); first += 32) {
       look_up(terms, first);
@@ -88,9 +124,51 @@ class RoutedSums {
     return any;
   }
 
-  // Four vectors at once: a term's eight elements are one of them, or two of fp32. One code for all
-  // types, since the compiler keeps what it knows of each kind of task in registers of all. Where
-  // terms were brought, they are from `at` on, which moves on behind them.
+  // Of 16 bits, from memory: so many vectors are on their way at once, `of_piece` terms, a power of
+  // two, of each of some pieces. Where there are more terms, pieces are one.
+  STRETTO_DEVICE void sum_pieces(Terms& terms, uint32 column, uint32 of_piece) const {
+    const bool is_one = of_piece == kVectors;
+    const auto ends_piece = [&](uint32 i) { return ((i + 1) & (of_piece - 1)) == 0; };
+    float sums[8] = {};
+    const bool any = each_terms(terms, [&](uint32 left, const RoutedTerm& own) {
+      do {
+        Vec16 part[kVectors];
+        uint32 next = left, at = column;
+#pragma unroll
+        for (uint32 i = 0; i < kVectors; ++i) {
+          const uint64 row = __shfl_sync(0xffffffffu, own.row, __ffs(static_cast<int>(next)) - 1);
+          if (next != 0 && at < task_.columns) part[i] = load_vector(row + at * 2);
+          next &= next - 1;
+          if (ends_piece(i) && !is_one) next = left, at += kPiece;
+        }
+        uint32 to_add = left;
+#pragma unroll
+        for (uint32 i = 0; i < kVectors; ++i) {
+          if (to_add != 0) {
+            const int lane = __ffs(static_cast<int>(to_add)) - 1;
+            add_weighted(task_.from, __shfl_sync(0xffffffffu, own.weight, lane), part[i], sums);
+          }
+          to_add &= to_add - 1;
+          if (i % 2 == 0 || !ends_piece(i) || is_one) continue;
+          if (left != 0 || stores_all()) store_eight_to_each(task_, to_, terms.row, column, sums);
+          to_add = left;
+          column += kPiece;
+#pragma unroll
+          for (uint32 j = 0; j < 8; ++j) sums[j] = 0;
+        }
+        left = is_one ? next : 0;
+      } while (left != 0);
+    });
+    if (any && is_one) store_eight_to_each(task_, to_, terms.row, column, sums);
+  }
+
+  // Whether rows without terms are stored too.
+  STRETTO_DEVICE bool stores_all() const { return routed_.kind != RoutedKind::combine; }
+
+  // Four vectors at once, in registers that a mover has: a term's eight elements are one of them,
+  // or two of fp32. One code for all types, since the compiler keeps what it knows of each kind of
+  // task in registers of all. Where terms were brought, they are from `at` on, which moves on
+  // behind them.
   STRETTO_DEVICE void sum_eight(Terms& terms, uint32 column, uint32& at) const {
     const bool has_columns = column < task_.columns, is_wide = task_.from == MoverType::fp32;
     const uint32 across = column * bytes_of(task_.from);
@@ -125,23 +203,13 @@ class RoutedSums {
               sum = fmaf(weight, float_of_bits(part[i].word[j]), sum);
             }
           } else {
-            float values[8];
-            widen_eight(task_.from, {part[i], {}}, values);
-#pragma unroll
-            for (uint32 j = 0; j < 8; ++j) sums[j] = fmaf(weight, values[j], sums[j]);
+            add_weighted(task_.from, weight, part[i], sums);
           }
           if (!is_wide || i % 2 != 0) to_add &= to_add - 1;
         }
       }
     });
-    if (!any || !has_columns) return;
-#pragma unroll 1
-    for (uint32 d = 0; d < task_.num_destinations; ++d) {
-      const uint64 address = address_in(to_[d], terms.row, column, task_.to);
-      const EightRounded eight = round_eight(task_.to, sums);
-      store_vector(address, eight.low);
-      if (task_.to == MoverType::fp32) store_vector(address + 16, eight.high);
-    }
+    if (any) store_eight_to_each(task_, to_, terms.row, column, sums);
   }
 
   // How many pieces of a row come at once to the ring's memory, where no task of the block takes
@@ -207,6 +275,7 @@ class RoutedSums {
     }
   }
 
+  static constexpr uint32 kVectors = 8, kPiece = 256;
   static constexpr uint32 kNotBrought = ~0u;
   // A vector of each lane; of the ring's memory, a warp's.
   static constexpr uint32 kLineBytes = 512, kWarpBytes = kMoverStages * kStageBytes / kAddWarps;
@@ -215,7 +284,6 @@ class RoutedSums {
   const MoverTask& task_;
   const RoutedTask& routed_;
   const MoverRegion* const to_;
-  uint32 first_ = 0, end_ = 0;  // rows
 };
 
 #endif  // STRETTO_DEVICE

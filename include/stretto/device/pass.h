@@ -3,7 +3,9 @@
 // pays where it waits and pushes beside tiles; between two kernels of a stream it takes 9 us to
 // begin and end.
 //
-// Block b does slice b % kPassSlices of the tasks that a mover's block b / kPassSlices would do.
+// Block b does slice b % slices of the tasks that a mover's block b / slices would do. Sums of
+// routed rows are not cut: few loads of a thread at once, and a row's terms looked up by few, is
+// what they would lose by it.
 #pragma once
 
 #include "stretto/device/launch_order.h"
@@ -22,21 +24,23 @@ struct PassParams {
   uint32 regions_of_task, reserved;
 };
 
+STRETTO_HOST_DEVICE uint32 slices_of_pass(bool routes) { return routes ? 1 : kPassSlices; }
+
 #ifdef STRETTO_DEVICE
 
-// A task and its regions in shared memory: in registers they would take a third of what a thread
-// has.
+// A task and its regions, of both sets, in shared memory: in registers they would take a third of
+// what a thread has.
 struct PassTask {
   MoverTask task;
   RoutedTask routed;
-  MoverRegion regions[kPassRegions];
+  MoverRegion regions[2][kPassRegions];
 };
 
 // By all threads. Every look at a table takes as long as a small pass: where a task says where
-// nothing is that is not known, all comes at once.
+// nothing is that is not known, all comes at once. Tables stay as they are, so the kernel before
+// may still run.
 template <bool kRoutes>
-STRETTO_DEVICE void bring_task(const PassParams& params, uint32 at, uint64 epoch,
-                               const RunRows& run, PassTask& brought) {
+STRETTO_DEVICE void bring_task(const PassParams& params, uint32 at, PassTask& brought) {
   const MoverParams& mover = params.mover;
   MoverTask& task = brought.task;
   const auto bring = [&](uint32 routed) {
@@ -53,22 +57,22 @@ STRETTO_DEVICE void bring_task(const PassParams& params, uint32 at, uint64 epoch
     count = task.num_sources + task.num_destinations + (task.num_normed != 0 ? 1u : 0u);
   }
   if (threadIdx.x < count) {
-    const MoverRegion own = mover.regions[first + threadIdx.x];
     const uint32 other = mover.region_sets > 1 ? mover.num_regions : 0;
-    const MoverRegion others = mover.regions[other + first + threadIdx.x];
-    brought.regions[threadIdx.x] = epoch % mover.region_sets == 0 ? own : others;
+    const MoverRegion of_first = mover.regions[first + threadIdx.x];
+    const MoverRegion of_second = mover.regions[other + first + threadIdx.x];
+    brought.regions[0][threadIdx.x] = of_first;
+    brought.regions[1][threadIdx.x] = of_second;
   }
-  __syncthreads();
-  if (run.block == 0) return;
-  if (threadIdx.x == 0) leave_out_rows(task, run);
   __syncthreads();
 }
 
-STRETTO_DEVICE void sum_slice(const PassTask& of, Slice slice) {
-  const uint32 rows = of.task.rows, each = (rows + slice.count - 1) / slice.count;
-  const uint32 first = slice.index * each, end = first + each < rows ? first + each : rows;
-  if (first >= end) return;
-  RoutedSums<false>(RoutedTables::of(of.task, of.routed, of.regions)).run(first, end);
+// By all threads: what the task is in this run, with its regions as the first set.
+STRETTO_DEVICE void take_run(PassTask& brought, const RunRows& run, uint32 set) {
+  if (set != 0 && threadIdx.x < kPassRegions) {
+    brought.regions[0][threadIdx.x] = brought.regions[1][threadIdx.x];
+  }
+  if (run.block != 0 && threadIdx.x == kPassRegions) leave_out_rows(brought.task, run);
+  if (set != 0 || run.block != 0) __syncthreads();
 }
 
 // kRoutes: all tasks are sums of routed rows; else none is. Regions have one set or two.
@@ -76,24 +80,33 @@ template <bool kRoutes>
 STRETTO_DEVICE void run_pass(const PassParams& params) {
   __shared__ PassTask brought;
   const MoverParams& mover = params.mover;
-  const uint32 block = blockIdx.x / kPassSlices;
-  const Slice slice{blockIdx.x % kPassSlices, kPassSlices};
+  const Slice slice{blockIdx.x % slices_of_pass(kRoutes), slices_of_pass(kRoutes)};
+  const uint32 block = blockIdx.x / slice.count;
   uint32 at = block, end = block + 1;
   if (params.regions_of_task == 0) at = mover.first_task[block], end = mover.first_task[block + 1];
+  // Others have no registers for a second look.
+  constexpr bool kBringsAhead = kRoutes;
+  if (kBringsAhead && at < end) bring_task<kRoutes>(params, at, brought);
   wait_for_stream();
   const RunRows run = read_rows(mover.rows);
   const uint64 epoch = read_epoch(mover.signals, blockIdx.x);
+  const uint32 set = static_cast<uint32>(epoch) & (mover.region_sets - 1);
   if (threadIdx.x == 0) mark_begin(mover.marks, block);
 #pragma unroll 1
   for (const uint32 begin = at; at < end; ++at) {
-    if (at != begin) __syncthreads();  // the task before is done with
-    bring_task<kRoutes>(params, at, epoch, run, brought);
+    if (!kBringsAhead || at != begin) {
+      __syncthreads();  // the task before is done with
+      bring_task<kRoutes>(params, at, brought);
+    }
+    take_run(brought, run, set);
+    const MoverTask& task = brought.task;
+    const MoverRegion* const regions = brought.regions[0];
     if constexpr (kRoutes) {
-      sum_slice(brought, slice);
-    } else if (brought.task.from == MoverType::fp32) {
-      pass_task<true>(brought.task, brought.regions, slice);
+      RoutedSums<false>(RoutedTables::of(task, brought.routed, regions)).run();
+    } else if (task.from == MoverType::fp32) {
+      pass_task<true>(task, regions, slice);
     } else {
-      pass_task<false>(brought.task, brought.regions, slice);
+      pass_task<false>(task, regions, slice);
     }
     if (threadIdx.x == 0) mark(mover.marks, at, Mark::done);
   }

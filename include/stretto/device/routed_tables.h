@@ -65,8 +65,14 @@ struct RoutedTables {
                                 static_cast<int32>(task.num_sources - 1u)};
       const auto first = static_cast<uint32>(shares.begin(static_cast<int32>(number)));
       const auto own = static_cast<uint32>(shares.size(static_cast<int32>(number)));
-      for (uint32 slot = 0; slot < routed.top_k; ++slot) {
-        term.is_there = term.is_there || names_one(routed, from[0], row, slot, first, own);
+      constexpr uint32 kAtOnce = 8;  // none waits for the one before
+      for (uint32 slot = 0; slot < routed.top_k; slot += kAtOnce) {
+        bool is_there[kAtOnce];
+        STRETTO_UNROLL for (uint32 i = 0; i < kAtOnce; ++i) {
+          const uint32 at = slot + i < routed.top_k ? slot + i : slot;
+          is_there[i] = names_one(routed, from[0], row, at, first, own);
+        }
+        STRETTO_UNROLL for (uint32 i = 0; i < kAtOnce; ++i) term.is_there |= is_there[i];
       }
       term.row = from[1 + number].address + row * from[1 + number].row_bytes;
     } else {  // sources: WEIGHTS, ROWS, Y
