@@ -40,10 +40,11 @@ void RoutedSums::sum_rows(int rank, int block, int owner, int32_t first, int32_t
 }
 
 int RoutedSums::parts_of(int32_t rows) const {
-  constexpr int32_t kRows = 16;  // at least, of a part
+  // At least, of a part: a mover's warps share the columns of whole rows, not those of a tile.
+  const int32_t least = are_beside_tiles() ? 16 : 1;
   const int lanes = are_sent_at_once() ? product_.lanes.comm : product_.lanes.compute;
   // Rows of several owners are dealt to the lanes at once.
-  return std::clamp(rows / kRows, std::min(rows, 1), (lanes + owners() - 1) / owners());
+  return std::clamp(rows / least, std::min(rows, 1), (lanes + owners() - 1) / owners());
 }
 
 // A row is looked up once for all columns that a task has of it, and memory likes long rows.
@@ -54,13 +55,19 @@ int RoutedSums::column_parts() const {
   return std::clamp(lanes / down, 1, product_.col_tiles());
 }
 
+Rect RoutedSums::cols_of_part(int part, int parts) const {
+  const int tiles = product_.col_tiles();
+  Rect cols = product_.cols_of(tiles * part / parts);
+  cols.col1 = product_.cols_of(tiles * (part + 1) / parts - 1).col1;
+  return cols;
+}
+
 void RoutedSums::sum_up_all() {
   const int turns = static_cast<int>(of_.order_of_blocks(0).size());
-  const int parts = column_parts(), tiles = product_.col_tiles();
+  const int parts = column_parts();
   for (int turn = 0; turn < turns; ++turn) {
     for (int part = 0; part < parts; ++part) {
-      Rect cols = product_.cols_of(tiles * part / parts);
-      cols.col1 = product_.cols_of(tiles * (part + 1) / parts - 1).col1;
+      const Rect cols = cols_of_part(part, parts);
       for (int rank = 0; rank < of_.ranks; ++rank) sum_up(rank, turn, cols);
     }
   }
@@ -76,15 +83,13 @@ Region RoutedSums::place_of_sum(int rank, int block, int owner, const Rect& rows
   return region_of(rows.moved(down), product_.slots, owner);
 }
 
-// Every owner adds what all ranks have sent of a column of tiles: by the lanes that have no more
-// tiles, which are the most.
-void RoutedSums::add_slots(int tile) {
+// Every owner adds what all ranks have sent of some columns, in so many parts, by the lanes that
+// have no more tiles, which are the most.
+void RoutedSums::add_slots(const Rect& cols, int most_parts) {
   const RowShards shards{blocks_.tokens, of_.ranks};
-  const Rect cols = product_.cols_of(tile);
   for (int rank = 0; rank < of_.ranks; ++rank) {
     const auto rows = static_cast<int32_t>(shards.size(rank));
-    const int of_tile = 2 * product_.lanes.compute / product_.col_tiles() + 1;
-    const int parts = std::min(rows, of_tile);
+    const int parts = std::min(rows, most_parts);
     for (int part = 0; part < parts; ++part) {
       const auto at = [&](int i) { return static_cast<int32_t>(int64_t{rows} * i / parts); };
       const Rect own{at(part), at(part + 1), cols.col0, cols.col1};
@@ -119,8 +124,22 @@ void RoutedSums::write_sum(int rank, const Rect& own) {
   }
 }
 
+// Beside tiles sums come columns by columns, and are added so; else a lane adds whole rows, or as
+// many columns as leave every lane some.
+void RoutedSums::add_all_slots() {
+  const int tiles = product_.col_tiles(), lanes = product_.lanes.compute;
+  if (are_beside_tiles()) {
+    const int of_tile = 2 * lanes / tiles + 1;
+    for (int tile = 0; tile < tiles; ++tile) add_slots(product_.cols_of(tile), of_tile);
+    return;
+  }
+  const auto rows = static_cast<int>(RowShards{blocks_.tokens, of_.ranks}.block());
+  const int parts = std::clamp(lanes / std::max(1, rows), 1, tiles);
+  for (int part = 0; part < parts; ++part) add_slots(cols_of_part(part, parts), lanes);
+}
+
 void RoutedSums::finish() {
-  for (int tile = 0; tile < product_.col_tiles(); ++tile) add_slots(tile);
+  add_all_slots();
   const bool is_callers = of_.state.plan.buffers[product_.out].role == BufferRole::output;
   if (product_.op.kind.out != Edge::all_reduce || !is_callers) return;
   // What peers write must have arrived when the run ends.

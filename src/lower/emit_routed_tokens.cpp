@@ -33,7 +33,10 @@ class RoutedTokens {
     if (is_first) send_others_weights();
     const bool sends = is_first || product_.x.is_gathered || !product_.has_sent_weights;
     if (!sends) return;
+    sends_beside_tables_ = is_first && !is_sent_with_ids();
+    if (is_first && !sends_beside_tables_) gather_x();
     of_.boundaries();
+    taken_ = 0;
     if (is_first) {
       make_tables();
     } else {
@@ -42,6 +45,15 @@ class RoutedTokens {
       of_.boundaries();
     }
     of_.boundaries();
+  }
+
+  // Rows that take the link no longer than ids take their kernel, so that one notify and one wait
+  // serve both; and all where many lanes make tables, and none would be left beside them.
+  bool is_sent_with_ids() const {
+    constexpr int64_t kFewBytes = 3 << 20;
+    const Region own = of_.own_rows(product_.x, 0);
+    const int64_t bytes = own.elements() * num_bytes(of_.state.plan.buffers[own.buffer].dtype);
+    return blocks_.parts > 1 || bytes * (of_.ranks - 1) <= kFewBytes;
   }
 
   // Those of products behind this one too, so that no kernel between the two has to.
@@ -58,6 +70,7 @@ class RoutedTokens {
   void gather(const GatheredRows& rows) {
     if (rows.tensor < 0 || !rows.is_gathered) return;
     if (product_.by_nccl()) return all_gather(rows);
+    ++taken_;
     for (int rank = 0; rank < of_.ranks; ++rank) {
       const Region own = of_.own_rows(rows, rank);
       if (own.empty()) continue;
@@ -74,7 +87,7 @@ class RoutedTokens {
     return product_.by_lanes() ? of_.compute_lane(rank) : of_.comm_lane(rank);
   }
 
-  // In as many parts as there are lanes, to the previous rank first: it takes them next.
+  // To the previous rank first: it takes them next.
   void gather_x() {
     const GatheredRows& rows = product_.x;
     if (!rows.is_gathered) return;
@@ -85,7 +98,7 @@ class RoutedTokens {
         send_to_all(rank);
         continue;
       }
-      const int parts = std::min(lanes_that_send(), own.rows());
+      const int parts = std::min(parts_to_each(), own.rows());
       for (int i = 1; i <= of_.ranks; ++i) {
         const int to = (rank - i + of_.ranks) % of_.ranks;
         // Own rows are taken from where they lie, unless a partition is of all tokens.
@@ -95,9 +108,14 @@ class RoutedTokens {
     }
   }
 
-  // One makes tables.
+  // Those that have nothing else to do meanwhile: a kernel's block does one task after the other,
+  // and tables are made by the kernel of senders only where other lanes make them.
   int lanes_that_send() const {
-    return product_.by_lanes() ? std::max(1, product_.lanes.compute - 1) : product_.lanes.comm;
+    return product_.by_lanes() ? std::max(1, product_.lanes.compute - taken_) : product_.lanes.comm;
+  }
+  // Rows of a part go at the same time, so where all lanes send each has one part.
+  int parts_to_each() const {
+    return product_.by_lanes() ? std::max(1, lanes_that_send() / of_.ranks) : lanes_that_send();
   }
 
   static Region cut(Region region, int part, int parts) {
@@ -149,20 +167,16 @@ class RoutedTokens {
     if (of_.events) of_.boundaries();
     if (blocks_.parts == 1) {
       each_block([&](int rank, int block) { route(rank, block); });
-      send_beside();
+      taken_ = blocks_.count;
+      if (sends_beside_tables_) gather_x();
     } else {
       each_block([&](int rank, int block) { count_parts(rank, block); });
-      send_beside();
       if (of_.events) of_.boundaries();
       each_block([&](int rank, int block) { place_parts(rank, block); });
       if (of_.events) of_.boundaries();
       each_block([&](int rank, int block) { fill_parts(rank, block); });
     }
     if (of_.events) of_.boundaries();
-  }
-  // Lanes that have no table to make send tokens meanwhile.
-  void send_beside() {
-    if (product_.by_lanes()) gather_x();
   }
   template <typename Visit>
   void each_block(const Visit& visit) {
@@ -287,6 +301,8 @@ class RoutedTokens {
   RoutedEmission& of_;
   const RoutedLowering& product_;
   RoutedBlocks& blocks_;
+  int taken_ = 0;  // lanes that have other tasks until the next boundary
+  bool sends_beside_tables_ = false;
 };
 
 }  // namespace

@@ -60,6 +60,7 @@ class RoutedSums {
   bool are_sent_at_once() const {
     return product_.communicates() && !product_.by_nccl() && !product_.by_lanes();
   }
+  bool are_beside_tiles() const { return are_sent_at_once() && !product_.op.only_moves(); }
   // Of the block that is the rank's `turn`-th, the columns of some tiles.
   void sum_up(int rank, int turn, const Rect& cols);
   // Where sums are all that is left to do: whole rows, or as many columns as leave every lane some.
@@ -76,7 +77,9 @@ class RoutedSums {
   // Whose rows of a block are summed apart from others'.
   int owners() const { return blocks_.by_source ? 1 : of_.ranks; }
   Region place_of_sum(int rank, int block, int owner, const Rect& rows) const;
-  void add_slots(int tile);
+  Rect cols_of_part(int part, int parts) const;
+  void add_all_slots();
+  void add_slots(const Rect& cols, int most_parts);
   void write_sum(int rank, const Rect& own);
 
   RoutedEmission& of_;
