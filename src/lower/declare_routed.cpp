@@ -28,6 +28,17 @@ uint16_t Declarer::add_of_partition(std::string name, DType dtype, BufferRole ro
 
 size_t Declarer::blocks_of_product(const RoutedLowering& product, const std::string& prefix) {
   RoutedBlocks blocks = blocks_of(product);
+  if (product.sums_choices(op())) {
+    blocks.by_choice = true;
+    blocks.by_source = false;
+    blocks.tokens_of_block = blocks.tokens;
+    blocks.count = 1;
+    blocks.part_counts =
+        add(prefix + "counts", DType::i32, BufferRole::local, 1, blocks.experts + 1);
+    state_.routed_blocks.push_back(blocks);
+    ids_of_blocks_.push_back({product.of_part, -1});  // nobody else's
+    return state_.routed_blocks.size() - 1;
+  }
   const std::pair ids{product.of_part, product.part.ids};
   for (size_t i = 0; i < state_.routed_blocks.size(); ++i) {
     const RoutedBlocks& known = state_.routed_blocks[i];
@@ -80,6 +91,10 @@ void Declarer::declare_routed(RoutedLowering& product) {
   } else {
     product.ids.is_gathered = plan_.buffers[product.ids.own].sharded_rows > 0;
   }
+  if (product.sums_choices(op())) {
+    product.weights = gathered(part.router_weights, prefix + "weights", false, copies);
+    return declare_sums(product, prefix, -1, copies);
+  }
   const int partition = state_.routed_blocks[product.blocks].partition;
   const bool is_in_order = plan_.buffers[product.x.own].partition >= 0;
   if (product.schedule.permute == Permute::pass && !is_in_order && !product_op.only_moves()) {
@@ -109,7 +124,7 @@ void Declarer::declare_sums(RoutedLowering& product, const std::string& prefix, 
                             int copies) {
   const Segment& product_op = product.op;
   const std::vector<int>& stages = product.part.stages;
-  for (size_t i = 0; i + 1 < stages.size(); ++i) {
+  for (size_t i = 0; partition >= 0 && i + 1 < stages.size(); ++i) {
     const bool is_weighed = i + 2 == stages.size();
     product.kept.push_back(add_of_partition(name_of(op().tensor(op().stage(stages[i]).out)),
                                             is_weighed ? op().dtype : DType::fp32,

@@ -6,6 +6,7 @@
 namespace stretto {
 
 void RoutedSums::sum_up(int rank, int turn, const Rect& cols) {
+  if (blocks_.by_choice) return sum_choices(rank, cols);
   const int block = of_.order_of_blocks(rank)[static_cast<size_t>(turn)];
   if (blocks_.by_source) return sum_rows(rank, block, block, 0, of_.tokens_of(block), cols);
   const RowShards shards{blocks_.tokens, of_.ranks};
@@ -13,6 +14,37 @@ void RoutedSums::sum_up(int rank, int turn, const Rect& cols) {
     const int owner = (rank + i) % of_.ranks;
     sum_rows(rank, 0, owner, static_cast<int32_t>(shards.begin(owner)),
              static_cast<int32_t>(shards.end(owner)), cols);
+  }
+}
+
+// Sums of rows that the caller has by choice: others' tokens' by the lanes that send, and its own,
+// for which no weights have to come, by the lanes of tiles.
+void RoutedSums::sum_choices(int rank, const Rect& cols) {
+  const RowShards shards{blocks_.tokens, of_.ranks};
+  const int32_t k = blocks_.top_k;
+  for (int i = 1; i <= of_.ranks; ++i) {
+    const int owner = (rank + i) % of_.ranks;
+    const bool is_own = owner == rank, by_tiles = is_own || !are_sent_at_once();
+    const auto begin = static_cast<int32_t>(shards.begin(owner));
+    const auto rows = static_cast<int32_t>(shards.size(owner));
+    if (rows == 0) continue;
+    const int lanes = by_tiles ? of_.lanes_of_tiles() : product_.lanes.comm;
+    const int owners = !by_tiles ? of_.ranks - 1 : are_sent_at_once() ? 1 : of_.ranks;
+    const int parts = std::clamp(lanes / owners, 1, rows);
+    for (int part = 0; part < parts; ++part) {
+      const auto at = [&](int of) { return static_cast<int32_t>(int64_t{rows} * of / parts); };
+      const int32_t first = begin + at(part), last = begin + at(part + 1);
+      Region weights = is_own ? of_.own_rows(product_.weights, rank)
+                              : of_.rows_of_source(product_.weights, owner, rank);
+      weights.row1 = weights.row0 + at(part + 1);
+      weights.row0 += at(part);
+      of_.emit.read(weights);
+      of_.emit.read(region_of({first, last, 0, k}, product_.ids.all, rank));
+      of_.emit.read(region_of({first * k, last * k, cols.col0, cols.col1}, product_.x.own, rank));
+      of_.emit.write(place_of_sum(rank, 0, owner, {first, last, cols.col0, cols.col1}));
+      of_.emit.counted_task(by_tiles ? of_.compute_lane(rank) : of_.comm_lane(rank),
+                            Opcode::combine, {blocks_.all_experts});
+    }
   }
 }
 
@@ -43,8 +75,10 @@ int RoutedSums::parts_of(int32_t rows) const {
   // At least, of a part: a mover's warps share the columns of whole rows, not those of a tile.
   const int32_t least = are_beside_tiles() ? 16 : 1;
   const int lanes = are_sent_at_once() ? product_.lanes.comm : product_.lanes.compute;
-  // Rows of several owners are dealt to the lanes at once.
-  return std::clamp(rows / least, std::min(rows, 1), (lanes + owners() - 1) / owners());
+  // Rows of several owners are dealt to the lanes at once. Where nothing hides a lane's second
+  // task, none has two.
+  const int most = (are_beside_tiles() ? lanes + owners() - 1 : lanes) / owners();
+  return std::clamp(rows / least, std::min(rows, 1), std::max(most, 1));
 }
 
 // A row is looked up once for all columns that a task has of it, and memory likes long rows.
@@ -127,7 +161,7 @@ void RoutedSums::write_sum(int rank, const Rect& own) {
 // Beside tiles sums come columns by columns, and are added so; else a lane adds whole rows, or as
 // many columns as leave every lane some.
 void RoutedSums::add_all_slots() {
-  const int tiles = product_.col_tiles(), lanes = product_.lanes.compute;
+  const int tiles = product_.col_tiles(), lanes = of_.lanes_of_tiles();
   if (are_beside_tiles()) {
     const int of_tile = 2 * lanes / tiles + 1;
     for (int tile = 0; tile < tiles; ++tile) add_slots(product_.cols_of(tile), of_tile);

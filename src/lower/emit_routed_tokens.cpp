@@ -12,6 +12,7 @@ class RoutedTokens {
   explicit RoutedTokens(RoutedEmission& of) : of_(of), product_(of.product), blocks_(of.blocks) {}
 
   void emit() {
+    if (blocks_.by_choice) return emit_by_choice();
     const bool is_first = !blocks_.has_tables;
     blocks_.has_tables = true;
     if (product_.by_lanes()) {
@@ -26,6 +27,21 @@ class RoutedTokens {
   }
 
  private:
+  // The caller has the rows. Ids are counted, so that those of no expert are known, by a lane that
+  // has nothing else.
+  void emit_by_choice() {
+    gather(product_.ids);
+    gather(product_.weights);
+    for (int i = 0; of_.events && i < 2; ++i) of_.boundaries();
+    for (int rank = 0; rank < of_.ranks; ++rank) {
+      of_.emit.read(of_.rows_of_block(product_.ids, 0, rank, 0, of_.tokens_of(0)));
+      of_.emit.write(
+          region_of({0, 1, 0, blocks_.experts_of_rank(rank) + 1}, blocks_.part_counts, rank));
+      of_.emit.counted_task(product_.lanes.compute_lane(rank, product_.lanes.compute - 1),
+                            Opcode::count_choices, {blocks_.all_experts});
+    }
+  }
+
   // What peers send is awaited at the boundary behind the one at which they notify.
   void send_by_lanes(bool is_first) {
     if (is_first) gather(product_.ids);

@@ -27,6 +27,7 @@ struct RoutedBlocks {
   // kSpares at a time.
   int32_t single = 0;
   bool by_source = false;   // a block for each rank's tokens
+  bool by_choice = false;   // the caller has rows by their choices: no partition, no tables
   bool has_tables = false;  // tasks that make them are emitted
 
   int32_t experts_of_rank(int rank) const {
@@ -101,6 +102,11 @@ struct RoutedLowering {
   // X has a row for each choice, not for each token.
   bool takes_choices(const Operator& whole) const {
     return op.top_k > 1 && whole.tensor(part.input).rows == op.m * op.top_k;
+  }
+  // Rows are added up from where the caller has them by choice: nothing takes them in the order of
+  // a partition.
+  bool sums_choices(const Operator& whole) const {
+    return op.only_moves() && communicates() && !by_nccl() && has_sums() && takes_choices(whole);
   }
   int comm_lanes() const {
     return by_nccl() || by_lanes() || !communicates() ? 0 : schedule.comm_sms;

@@ -13,7 +13,7 @@ RoutedEmission::RoutedEmission(Lowering& lowering, RoutedLowering& of)
       events(of.schedule.sync == Sync::event),
       emit(lowering, of.lanes, lowering.parts[of.of_part]),
       comm(ranks, std::max(1, of.lanes.comm)),
-      compute(ranks, of.lanes.compute) {
+      compute(ranks, lanes_of_tiles()) {
   if (!product.op.only_moves()) reserve_tiles();
 }
 

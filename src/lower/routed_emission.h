@@ -2,6 +2,7 @@
 // the lanes that are dealt its tasks.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "lower/emitter.h"
@@ -24,6 +25,10 @@ struct RoutedEmission {
   uint32_t comm_lane(int rank) { return product.lanes.comm_lane(rank, comm.next(rank)); }
   uint32_t compute_lane(int rank) { return product.lanes.compute_lane(rank, compute.next(rank)); }
   void boundaries();
+  // One lane counts choices, where no partition does.
+  int lanes_of_tiles() const {
+    return std::max(1, product.lanes.compute - (blocks.by_choice ? 1 : 0));
+  }
 
   int32_t cols_of(const GatheredRows& rows) const { return state.plan.buffers[rows.own].cols; }
   Region own_rows(const GatheredRows& rows, int rank) const;
@@ -70,6 +75,7 @@ class RoutedSums {
   void reduce_by_nccl();
 
  private:
+  void sum_choices(int rank, const Rect& cols);
   void sum_rows(int rank, int block, int owner, int32_t first, int32_t last, const Rect& cols);
   size_t sum_stage() const { return product_.part.stages.size() - 1; }
   int parts_of(int32_t rows) const;

@@ -130,6 +130,11 @@ class RoutedTaskBuilder {
         routed_.top_k = static_cast<uint32_t>(reads_[0].cols());
         routed_.weights = type_of(reads_[0]);
         routed_.table_rows = static_cast<uint32_t>(reads_[2].rows());
+        if (reads_[1].cols() > 1) {
+          routed_.entries = 1;
+          routed_.own_experts = static_cast<uint32_t>(shares.size(basis_.rank));
+          routed_.first_expert = static_cast<uint32_t>(shares.begin(basis_.rank));
+        }
         routed_.vectors = moves_vectors(reads_.subspan(2)) && moves_vectors(writes_);
         break;
       case Opcode::dispatch:
@@ -290,6 +295,9 @@ std::string why_no_routed_task(const Plan& plan, const Instr& instr) {
   const bool is_sum = instr.op == Opcode::weigh || instr.op == Opcode::combine;
   if (is_sum && !is_whole_rows(plan, reads[0])) {
     return "GPUs weigh with all weights of a token";
+  }
+  if (is_sum && reads[1].cols() == 1 && plan.buffers[reads[1].buffer].dtype == DType::i64) {
+    return "GPUs read ROWS of 32 bits: give i32";
   }
   if (instr.op == Opcode::sum_counts) return "";
   const int32_t rows = writes[0].rows();

@@ -25,8 +25,12 @@ TaskShares shares_of_sums(const KindOperands& of) {
   return {std::min(1.0, static_cast<double>(of.reads[0].elements()) / all), 1};
 }
 
-void weigh_rows(const Work& work, bool leaves_others) {
-  const Operand &weights = work.reads[0], &rows = work.reads[1], &y = work.reads[2];
+int64_t row_by_table(const Work& work, int64_t token, int64_t slot) {
+  return number_in(work.reads[1], token * work.reads[0].cols + slot);
+}
+
+void weigh_rows(const Work& work, bool leaves_others, RowOfSlot row_of) {
+  const Operand &weights = work.reads[0], &y = work.reads[2];
   std::vector<float>& line = work.scratch.line;
   std::vector<float>& sums = work.scratch.sums;
   std::vector<float> of_row(static_cast<size_t>(weights.cols));
@@ -35,7 +39,7 @@ void weigh_rows(const Work& work, bool leaves_others) {
     sums.assign(static_cast<size_t>(work.cols), 0.0f);
     bool any = false;
     for (int64_t slot = 0; slot < weights.cols; ++slot) {
-      const int64_t from = number_in(rows, (work.first + row) * weights.cols + slot);
+      const int64_t from = row_of(work, work.first + row, slot);
       if (from < 0 || from >= y.rows) continue;
       any = true;
       const float* const values = wide_row(y, from, line);

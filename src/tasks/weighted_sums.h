@@ -10,8 +10,12 @@ TaskFault fault_in_sums(std::span<const Region> reads);
 // What a routing without preference reads of Y and writes.
 TaskShares shares_of_sums(const KindOperands& operands);
 
-// Row i: the sum over slots j of WEIGHTS[i, j] * Y[ROWS[i * k + j]], in fp32, in the order of the
+// Y's row of a token's slot, counted from the task's first token; none outside Y.
+using RowOfSlot = int64_t (*)(const Work& work, int64_t token, int64_t slot);
+int64_t row_by_table(const Work& work, int64_t token, int64_t slot);
+
+// Row i: the sum over slots j of WEIGHTS[i, j] * Y[row_of(i, j)], in fp32, in the order of the
 // slots, of the choices that have a row; rounded once. Without any it is zero, or undefined.
-void weigh_rows(const Work& work, bool leaves_others);
+void weigh_rows(const Work& work, bool leaves_others, RowOfSlot row_of = row_by_table);
 
 }  // namespace stretto::tasks

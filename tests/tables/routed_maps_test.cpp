@@ -308,6 +308,42 @@ TEST_P(RoutedMaps, PermutedRowsByChoiceAreStoredOnce) {
   }
 }
 
+// Sums of rows that the caller has by choice, which no partition names.
+class MovedMaps : public RoutedMaps {};
+
+TEST_P(MovedMaps, SumsTakeTheRowsOfTheRanksChoices) {
+  int there = 0;
+  each_task([&](const Instr& instr, const RoutedTables& of, int set) {
+    ASSERT_NE(instr.op, Opcode::route);
+    if (instr.op != Opcode::combine) return;
+    const Region &ids = plan_.reads(instr)[1], &y = plan_.reads(instr)[2];
+    ASSERT_EQ(of.num_terms(), static_cast<uint32_t>(memory_.top_k));
+    for (int32_t token = 0; token < ids.rows(); ++token) {
+      for (int32_t slot = 0; slot < memory_.top_k; ++slot) {
+        const int32_t all = memory_.first_token(ids) + token;
+        memory_.write_id(ids, token, slot, set, all);
+        const auto term = of.term(static_cast<uint32_t>(token), static_cast<uint32_t>(slot));
+        ASSERT_EQ(term.is_there,
+                  memory_.is_experts(all, slot, shares().begin(y.rank), shares().size(y.rank)));
+        EXPECT_EQ(term.row, memory_.address(y, token * memory_.top_k + slot, 0, set));
+        there += term.is_there ? 1 : 0;
+      }
+    }
+  });
+  int all = 0;
+  for (int32_t token = 0; token < memory_.tokens; ++token) {
+    for (int32_t slot = 0; slot < memory_.top_k; ++slot) {
+      all += memory_.is_experts(token, slot, 0, memory_.experts) ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(there, all * memory_.sets);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Plans, MovedMaps,
+    testing::Values(MapsCase{"combine t=45 h=64 experts=7 k=3 ranks=3", "tiles,tile=16x64"},
+                    MapsCase{"combine-i64 t=45 h=64 experts=6 k=3 ranks=2", "low-latency"}));
+
 INSTANTIATE_TEST_SUITE_P(
     Plans, RoutedMaps,
     testing::Values(

@@ -108,17 +108,18 @@ struct RoutedTask {
                                      // place_choices: of as many entries; permute: of X; embed:
                                      // of a table
   uint32 entries;                    // route, fill_entries: of EXPERTS; place_choices: 1; embed:
-                                     // tables; top_k: groups
+                                     // tables; top_k: groups; combine: 1 where it
+                                     // has IDS in the place of ROWS
   uint32 experts;                    // all
   uint32 first_expert, own_experts;  // of route: those of the partition; dispatch: of who is sent
-                                     // to. The second, top_k: groups that are left; gates: whether
-                                     // they normalise, by what the task has as epsilon; slices:
-                                     // of each expert; permute: rows that are stored by choice, 0:
-                                     // rows stay in the order of CHOICES
-  uint32 workers;                    // route and its steps: warps that make the partition
-  uint32 parts;                      // place_choices, fill_entries: rows of PARTS; sum_counts:
-                                     // blocks of COUNTS
-  uint32 part;                       // place_choices: that of IDS; fill_entries: the first entry
+                                     // to; combine: the rank's. The second, top_k: groups that are
+                                     // left; gates: whether they normalise, by what the task has as
+                                     // epsilon; slices: of each expert; permute: rows that are
+                                     // stored by choice, 0: rows stay in the order of CHOICES
+  uint32 workers;  // route and its steps: warps that make the partition
+  uint32 parts;    // place_choices, fill_entries: rows of PARTS; sum_counts:
+                   // blocks of COUNTS
+  uint32 part;     // place_choices: that of IDS; fill_entries: the first entry
 };
 
 struct MoverParams {

@@ -75,9 +75,15 @@ struct RoutedTables {
         STRETTO_UNROLL for (uint32 i = 0; i < kAtOnce; ++i) term.is_there |= is_there[i];
       }
       term.row = from[1 + number].address + row * from[1 + number].row_bytes;
-    } else {  // sources: WEIGHTS, ROWS, Y
-      const auto at = static_cast<uint32>(number_at(from[1], row * routed.top_k + number));
-      term.is_there = at < routed.table_rows;
+    } else {  // sources: WEIGHTS, ROWS, Y; or IDS, and Y has a row for each
+      uint32 at = row * routed.top_k + number;
+      if (routed.kind == RoutedKind::combine && routed.entries != 0) {
+        term.is_there =
+            names_one(routed, from[1], row, number, routed.first_expert, routed.own_experts);
+      } else {
+        at = static_cast<uint32>(number_at(from[1], at));
+        term.is_there = at < routed.table_rows;
+      }
       term.row = from[2].address + at * from[2].row_bytes;
       term.weight = load_element(address_in(from[0], row, number, routed.weights), routed.weights);
     }
