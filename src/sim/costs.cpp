@@ -133,6 +133,14 @@ double Costs::mma_us(const Instr& instr) const {
   return mma_us * tile_slowdown(round_up(rows, kMmaRows), wide, busy_[b.rank]);
 }
 
+double Costs::partition_us(const Instr& instr) const {
+  if (instr.op != Opcode::route) return 0;
+  const double experts = plan_.writes(instr)[3].rows() - 1.0;
+  const auto choices = static_cast<double>(plan_.reads(instr)[0].elements());
+  return kExpertOfPartitionUs * experts +
+         kChoiceOfPartitionUs * std::max(0.0, choices - kChoicesAtOnce);
+}
+
 // Which entries of a partition have rows is a run's: in the simulation, those that experts fill
 // which are all as likely.
 bool Costs::is_empty(const Instr& instr) const {

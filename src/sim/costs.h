@@ -61,6 +61,8 @@ class Costs {
   void traffic_of(const Instr& instr, int rank, Traffic& traffic) const;
   // Whether it has nothing to do in a run whose experts are all as likely.
   bool is_empty(const Instr& instr) const;
+  // What a block takes for a partition's tables before it moves anything.
+  double partition_us(const Instr& instr) const;
   double bytes_read(const Instr& instr) const;
   double bytes_sent(const Instr& instr, int rank) const;  // to other ranks
   // Share of a warp's accesses that rows of the task's result fill.

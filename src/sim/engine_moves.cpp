@@ -25,7 +25,7 @@ void Engine::start_mover(uint32_t lane) {
   Transfer& transfer = transfers_[id];
   lanes_[lane].stage = Stage::task;
   costs_.traffic_of(instr(lane), rank, transfer.traffic);
-  double start = now_;
+  double start = now_ + costs_.partition_us(instr(lane));
   if (ends_tile(lane)) {
     transfer.traffic.flows.clear();
     if (options_.gemm_takes_time) {
