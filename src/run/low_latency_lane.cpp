@@ -60,7 +60,7 @@ LowLatencyLane::LowLatencyLane(const Plan& plan, fabric::Fabric& fabric, KernelS
         const cuda::Device& own = fabric.device(fabric.first_rank() + i);
         own.make_current();
         made.state.emplace_back(static_cast<size_t>(made.shape.blocks) * sizeof(uint64_t));
-        made.kernels.push_back(&kernels.lang(own, made.shape.kernel, cuda::kLowLatencyThreads));
+        made.kernels.push_back(&kernels.lang(own, made.shape.kernel, made.shape.threads));
       }
     }
     clear_states();
@@ -90,7 +90,7 @@ void LowLatencyLane::launch(int32_t id, int rank, const cuda::Stream& stream,
   // Sizes and places were looked at when the plan was made.
   const auto launch_with = [&](const auto& args) {
     const device::LaunchParameters<std::decay_t<decltype(args)>> parameters{world, args};
-    kernel.launch_parameters(stream, made.shape.blocks, cuda::kLowLatencyThreads, world.max_blocks,
+    kernel.launch_parameters(stream, made.shape.blocks, made.shape.threads, world.max_blocks,
                              &parameters);
   };
   const auto* const from = pointer<const Vec16>(call.from);

@@ -33,7 +33,7 @@ class KernelList {
   void add_low_latency(const LowLatencyShape& shape) {
     add(
         "collective " + shape.kernel.kernel,
-        [&] { return lang_source(shape.kernel, kLowLatencyThreads); }, false);
+        [&] { return lang_source(shape.kernel, shape.threads); }, false);
   }
   void add_copy_of_rows() {
     add(

@@ -14,8 +14,11 @@ namespace {
 
 constexpr int64_t kVectorBytes = 16, kMostVectors = INT32_MAX;
 static_assert(kVectorBytes == kLowLatencyBytes && device::kMaxRanks == kMostLowLatencyRanks);
-// Up to so many bytes out of a GPU one hop is faster than two, on 2 and on 4 H200s.
-constexpr int64_t kMostOfOneShot = 1536 * 1024;
+// Up to so many bytes out of a GPU one hop is faster than two. Between two ranks links have the
+// same bytes in one hop and in two; among four, whose sums everyone norms, 0.75 MB is where they
+// meet.
+constexpr int64_t kMostOfTwo = 8 * 1024 * 1024, kMostOfOneShot = 1536 * 1024,
+                  kMostNormed = 768 * 1024;
 // Blocks that were best of few bytes and of many, on 2 H200s. Few are not slower with more blocks
 // than they have vectors for: the one that greets has none.
 constexpr int kBlocks = 64, kBlocksOfMany = 128;
@@ -30,9 +33,22 @@ bool has_owners(CollectiveKind kind) {
   return form_of(kind).groups_reads || form_of(kind).groups_writes;
 }
 
+int64_t most_of_one_shot(const LowLatencyCall& call, int ranks) {
+  if (ranks <= 2) return kMostOfTwo;
+  return call.kind == CollectiveKind::all_reduce_norm ? kMostNormed : kMostOfOneShot;
+}
+
 bool is_one_shot(const LowLatencyCall& call, int ranks) {
   return has_owners(call.kind) ||
-         call.count * num_bytes(call.dtype) * (ranks - 1) <= kMostOfOneShot;
+         call.count * num_bytes(call.dtype) * (ranks - 1) <= most_of_one_shot(call, ranks);
+}
+
+// A block norms whole rows: a thread for each vector of a row, or for as many in each of its turns.
+int threads_of_norm(int64_t row_vectors) {
+  constexpr int64_t kMost = 1024, kWarp = 32;
+  const int64_t turns = (row_vectors + kMost - 1) / kMost;
+  const int64_t each = ((row_vectors + turns - 1) / turns + kWarp - 1) / kWarp * kWarp;
+  return static_cast<int>(std::max<int64_t>(kLowLatencyThreads, each));
 }
 
 // Whether some rank's rows go where some of them come from.
@@ -60,6 +76,9 @@ LowLatencyCall sizes_of(const Plan& plan, const CollectiveParts& parts) {
   for (const CollectivePiece& piece : parts.pieces()) call.count += piece.count;
   if (call.kind == CollectiveKind::all_reduce_norm) {
     call.row_elements = plan.buffers[parts.pieces().front().from.front().buffer].cols;
+    call.leaves_room = std::any_of(plan.lanes.begin(), plan.lanes.end(), [](const Lane& lane) {
+      return lane.kind == LaneKind::copy && !lane.instrs.empty();
+    });
   }
   return call;
 }
@@ -246,7 +265,8 @@ LowLatencyShape low_latency_shape(const LowLatencyCall& call, int ranks, int sms
     case CollectiveKind::all_to_all:
       STRETTO_ASSERT(false, "all-to-alls are NCCL's");
     case CollectiveKind::all_reduce_norm: {
-      const int loads = device::norm_in_flight(ranks, kLowLatencyThreads, true);
+      if (!call.leaves_room) shape.threads = threads_of_norm(vectors(call, call.row_elements));
+      const int loads = device::norm_in_flight(ranks, shape.threads, true);
       shape.kernel = {"kernels/all_reduce_norm.h",
                       fmt::format("all_reduce_norm_{}<GpuBlock, {}>",
                                   one_shot ? "one_shot" : "two_shot", loads),

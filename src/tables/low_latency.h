@@ -26,6 +26,7 @@ struct LowLatencyCall {
   DevicePtr residual = 0, weights = 0, normed = 0;
   int64_t row_elements = 0;
   float eps = 0;
+  bool leaves_room = false;  // kernels that copy engines have fed run beside its blocks
 
   bool operator==(const LowLatencyCall&) const = default;
 };
@@ -48,14 +49,16 @@ LowLatencyCall with_rows(LowLatencyCall call, const device::RunRows& run, int64_
 LowLatencyCall with_rows_at(LowLatencyCall call, DevicePtr rows_at, const device::RunRows& run,
                             int64_t most);
 
+inline constexpr int kLowLatencyThreads = 512;  // of a block; norms take as many as rows ask for
+
 // What a call runs as. Every rank sends its rows to all others, or of large all-reduces to their
 // owners, who send on the sums: the kernel, its grid, and the memory that its calls share.
 struct LowLatencyShape {
   LangKernelName kernel;
+  int threads = kLowLatencyThreads;
   int blocks = 1;
   size_t slot_vectors = 0;  // symmetric, of 16 bytes
 };
-inline constexpr int kLowLatencyThreads = 512;
 
 // Copies rows whose number stands in memory (copy_rows.h); at most kLowLatencyThreads a block.
 LangKernelName copy_rows_kernel();

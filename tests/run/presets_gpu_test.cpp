@@ -115,6 +115,7 @@ std::vector<PlanCase> cases() {
       add(kind, "m=517 n=952 k=1024", "fp16", "low-latency");
       add(kind, "m=261 n=448 k=320", "bf16", "low-latency");
       add(kind, "m=2048 n=2048 k=1024", "bf16", "low-latency");
+      add(kind, "m=2600 n=2048 k=512", "bf16", "low-latency");  // in two hops between two ranks
       add(kind, "m=100 n=1024 k=4096", "bf16",
           "sequential,collectives=low-latency,tile=64x64,split-k=4");
     }

@@ -65,11 +65,39 @@ TEST(LowLatency, NormsSumsInOneKernel) {
   const LowLatencyShape few = low_latency_shape(call, 3, 132);
   EXPECT_THAT(few.kernel.kernel, HasSubstr("all_reduce_norm_one_shot"));
   EXPECT_EQ(few.slot_vectors, 2u * 3 * 37 * 8);
+  EXPECT_EQ(few.threads, kLowLatencyThreads);
   LowLatencyCall many = call;
   many.count = many.part = int64_t{50'000} * 64;
   const LowLatencyShape shape = low_latency_shape(many, 3, 132);
   EXPECT_THAT(shape.kernel.kernel, HasSubstr("all_reduce_norm_two_shot"));
   EXPECT_EQ(shape.slot_vectors, 4u * 3 * 16'667 * 8);  // owners have whole rows
+}
+
+// A thread for each vector of a row, of which one hop is the faster way between two ranks.
+TEST(LowLatency, NormsRowsByAsManyThreadsAsTheyHaveVectors) {
+  const auto shape_of = [](int64_t rows, int64_t columns, int ranks) {
+    LowLatencyCall call;
+    call.kind = CollectiveKind::all_reduce_norm;
+    call.part = call.count = rows * columns;
+    call.row_elements = columns;
+    return low_latency_shape(call, ranks, 132);
+  };
+  for (const auto& [columns, threads] :
+       {std::pair{512, 512}, {5120, 640}, {7168, 896}, {8192, 1024}, {12288, 768}, {16384, 1024}}) {
+    EXPECT_EQ(shape_of(64, columns, 2).threads, threads) << columns;
+  }
+  const Operator op = make_operator("gemm-ar-norm", {{"m", 64}, {"n", 8192}, {"k", 64}}, 2);
+  const Machine machine = default_machine(2);
+  const auto threads_in = [&](const char* schedule) {
+    const Plan plan = lower(op, parse_schedules(schedule, op, machine), machine);
+    return low_latency_shape(low_latency_sizes(plan, collective_of(plan)), 2, 132).threads;
+  };
+  EXPECT_EQ(threads_in("low-latency"), 1024);
+  EXPECT_EQ(threads_in("split=2/low-latency/early:mover=copy-engine"), kLowLatencyThreads);
+  EXPECT_THAT(shape_of(512, 8192, 2).kernel.kernel, HasSubstr("one_shot"));
+  EXPECT_THAT(shape_of(513, 8192, 2).kernel.kernel, HasSubstr("two_shot"));
+  EXPECT_THAT(shape_of(32, 4096, 4).kernel.kernel, HasSubstr("one_shot"));
+  EXPECT_THAT(shape_of(32, 5120, 4).kernel.kernel, HasSubstr("two_shot"));
 }
 
 TEST(LowLatency, NormsNothingThatAnotherStageNeeds) {
@@ -146,7 +174,8 @@ TEST(LowLatency, TakesTwoHopsForLargeSumsOnly) {
     return low_latency_shape({kind, DType::bf16, 0, 0, count, count}, ranks, 132).kernel.kernel;
   };
   EXPECT_THAT(kernel(CollectiveKind::all_reduce, 1 << 12, 8), HasSubstr("all_reduce_one_shot"));
-  EXPECT_THAT(kernel(CollectiveKind::all_reduce, 1 << 19, 2), HasSubstr("all_reduce_one_shot"));
+  EXPECT_THAT(kernel(CollectiveKind::all_reduce, 1 << 22, 2), HasSubstr("all_reduce_one_shot"));
+  EXPECT_THAT(kernel(CollectiveKind::all_reduce, 1 << 23, 2), HasSubstr("all_reduce_two_shot"));
   EXPECT_THAT(kernel(CollectiveKind::all_reduce, 1 << 19, 8), HasSubstr("all_reduce_two_shot"));
   EXPECT_THAT(kernel(CollectiveKind::all_gather, 1 << 26, 8), HasSubstr("all_gather_one_shot"));
 }

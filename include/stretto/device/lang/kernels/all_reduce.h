@@ -6,8 +6,8 @@
 // kInFlight, the vectors whose loads a thread has in flight: best 4 with up to 4 ranks.
 #pragma once
 
+#include "stretto/device/lang/kernels/parts_walk.h"
 #include "stretto/device/lang/kernels/rows_of_call.h"
-#include "stretto/device/lang/kernels/slots.h"
 
 namespace stretto::device {
 
@@ -42,27 +42,17 @@ STRETTO_KERNEL void all_reduce_one_shot(Block& block, const AllReduceArgs<Block>
   const auto num_ranks = static_cast<uint64>(block.num_ranks());
   const uint32 count = vectors_of(args);
   const ThreadShare share = ThreadShare::of(block);
-  Vec16 next = {};
-  if (share.first < count) next = args.input[share.first];
+  OwnPartSender<Format, kInFlight, Block> sender(block, args.input, count, share);
   const CallShare call = begin_call(block, args.state);
   const Greeting greeting = greeting_of<Format>(args, count, 1);
   auto now = args.slots + call.parity * num_ranks * args.max_vectors;  // [source][i]
 
   greet<Block>(block, args.greetings + call.now * num_ranks, greeting);
-  auto slot = now + static_cast<uint64>(block.rank()) * args.max_vectors;
-  for (uint32 i = share.first; i < count; i += share.step) {
-    const Vec16 own = canonical<Format>(next);
-    if (i + share.step < count) next = args.input[i + share.step];
-    send_to_others<Block>(block, slot + i, own);
-  }
+  sender.send(now + static_cast<uint64>(block.rank()) * args.max_vectors, {});
   if (call.call > 0) clear_greetings<Block>(block, args.greetings + call.before * num_ranks);
   bool good = hear_greetings<Block>(block, args.greetings + call.now * num_ranks, greeting);
-  for (uint32 i = share.first; good && i < count; i += share.step) {
-    const Vec16 own = args.input[i];
-    float sums[Format::kElements];
-    good = sum_slots<Format, kInFlight>(block, now + i, args.max_vectors, own, sums);
-    if (good) args.output[i] = canonical<Format>(Format::round(sums));
-  }
+  good = good && sum_each<Format, kInFlight, Block>(block, share, count, args.input, now,
+                                                    args.max_vectors, args.output);
   end_call<Block>(block, args.state, call.call, good);
 }
 

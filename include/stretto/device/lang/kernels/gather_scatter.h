@@ -118,28 +118,9 @@ STRETTO_KERNEL void reduce_scatter_one_shot(Block& block, const PartsArgs<Block>
   sender.send(now + static_cast<uint64>(me) * args.max_part_vectors);
   if (call.call > 0) clear_greetings<Block>(block, args.greetings + call.before * num_ranks);
   bool good = hear_greetings<Block>(block, args.greetings + call.now * num_ranks, greeting);
-  PartWalk walk = PartWalk::of_all(block, share, parts.size_of(me));
-  float sums[Format::kElements] = {};
-  while (good && walk.any()) {
-    Ptr<Block, Vec16> at[kInFlight] = {};
-    Vec16 values[kInFlight];
-    walk.turn<kInFlight>([&](int j, int rank, uint32 i) {
-      if (rank == me) {
-        values[j] = args.input[parts.first(me) + i];
-      } else {
-        at[j] = now + (static_cast<uint64>(rank) * args.max_part_vectors + i);
-      }
-    });
-    good = take_each<Format>(block, at, values, walk);
-    walk = walk.turn<kInFlight>([&](int j, int rank, uint32 i) {
-      if (!good) return;
-      if (rank == 0) {
-        STRETTO_UNROLL for (float& sum : sums) sum = 0;
-      }
-      Format::add(sums, values[j]);
-      if (rank == block.num_ranks() - 1) args.output[i] = canonical<Format>(Format::round(sums));
-    });
-  }
+  good = good && sum_each<Format, kInFlight, Block>(block, share, parts.size_of(me),
+                                                    args.input + parts.first(me), now,
+                                                    args.max_part_vectors, args.output);
   end_call<Block>(block, args.state, call.call, good);
 }
 

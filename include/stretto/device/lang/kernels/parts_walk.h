@@ -75,7 +75,38 @@ STRETTO_PRIMITIVE bool take_each(Block& block, const Ptr<Block, Vec16> (&at)[kIn
   return true;
 }
 
-// This rank's part to a slot of all others, and to its own place, without negative zeros.
+// Vector i < end of all ranks, added in fp32 in rank order and rounded once: this rank's own, and
+// of others what comes to slots + rank * stride. A thread's vectors are in flight together.
+template <class Format, int kInFlight, class Block>
+STRETTO_PRIMITIVE bool sum_each(Block& block, const ThreadShare& share, uint32 end,
+                                Ptr<Block, const Vec16> own, Ptr<Block, Vec16> slots, uint64 stride,
+                                Ptr<Block, Vec16> output, Where where = Where::here()) {
+  const int me = block.rank();
+  PartWalk walk = PartWalk::of_all(block, share, end);
+  float sums[Format::kElements] = {};
+  while (walk.any()) {
+    Ptr<Block, Vec16> at[kInFlight] = {};
+    Vec16 values[kInFlight];
+    walk.turn<kInFlight>([&](int j, int rank, uint32 i) {
+      if (rank == me) {
+        values[j] = own[i];
+      } else {
+        at[j] = slots + (static_cast<uint64>(rank) * stride + i);
+      }
+    });
+    if (!take_each<Format>(block, at, values, walk, where)) return false;
+    walk = walk.turn<kInFlight>([&](int j, int rank, uint32 i) {
+      if (rank == 0) {
+        STRETTO_UNROLL for (float& sum : sums) sum = 0;
+      }
+      Format::add(sums, values[j]);
+      if (rank == block.num_ranks() - 1) output[i] = canonical<Format>(Format::round(sums));
+    });
+  }
+  return true;
+}
+
+// This rank's part to a slot of all others, and to its own place, if any, without negative zeros.
 template <class Format, int kInFlight, class Block>
 class OwnPartSender {
  public:
@@ -99,7 +130,7 @@ class OwnPartSender {
         }
       }
       STRETTO_UNROLL for (int v = 0; v < kInFlight; ++v) {
-        if (!has(v)) break;
+        if (!own_place || !has(v)) break;
         own_place[at(v)] = values_[v];
       }
       i_ += kInFlight * step_;
