@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "schedule/early_parts.h"
 #include "schedule/legal_operator_rules.h"
 #include "schedule/plan_size.h"
 #include "schedule/row_parts.h"
@@ -76,7 +77,9 @@ std::vector<std::string> legal(const Operator& op, const OperatorSchedule& sched
   std::vector<const Operator*> parts;
   for (const RowPart& part : cut.parts) {
     parts.push_back(&part.op);
-    for (const std::string& reason : legal_part(part.op, schedule, machine)) {
+    const bool is_last = &part == &cut.parts.back();
+    const OperatorSchedule own = schedule_of_part(part.op, schedule, is_last);
+    for (const std::string& reason : legal_part(part.op, own, machine)) {
       const std::string of_part = fmt::format("a part of {} rows: {}", part.op.rows(), reason);
       if (std::find(reasons.begin(), reasons.end(), of_part) == reasons.end()) {
         reasons.push_back(of_part);
