@@ -117,7 +117,7 @@ TEST_P(GraphsOfRanks, AreProvedAndRightWithEarlyPartsByCopyEngines) {
   const Machine machine = small_machine(ranks);
   size_t served = 0;
   for (const char* name : {"gemm-ar-norm", "gemm-rs-norm", "gemm-rs-norm-ag"}) {
-    const Operator op = make_operator(name, {{"m", 41}, {"n", 48}, {"k", 72}}, ranks);
+    const Operator op = make_operator(name, {{"m", 47}, {"n", 48}, {"k", 72}}, ranks);
     const auto reference = make_shared_reference();
     for (const char* text : {"split=2/low-latency/early:mover=copy-engine",
                              "split=2/low-latency,reuse=ack/early:mover=copy-engine",
