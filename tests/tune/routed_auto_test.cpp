@@ -50,7 +50,7 @@ TEST(RoutedAuto, TriesPartitionsOfSourcesWhereTheyAreWorthIt) {
   EXPECT_EQ(many.find("granularity=chunk"), std::string::npos) << many;
 }
 
-// Two ranks' collectives reach two thirds of what blocks send at.
+// Two ranks' collectives reach two thirds of what blocks send at, but hide what tables take.
 TEST(RoutedAuto, SendsTokensByAllBlocksWhereCollectivesAreSlow) {
   const Operator op =
       parse_operator("moe-tp t=1024 h=2048 f=768 experts=128 k=8 ranks=2 dtype=bf16");
@@ -63,7 +63,7 @@ TEST(RoutedAuto, SendsTokensByAllBlocksWhereCollectivesAreSlow) {
   for (const Lane& lane : plan.lanes) EXPECT_EQ(lane.kind, LaneKind::compute);
   EXPECT_TRUE(check(plan).diagnostics.empty());
   EXPECT_LT(us_of(op, found.schedule, machine),
-            0.93 * us_of(op, schedule_of(find_preset("library"), op, machine), machine));
+            0.97 * us_of(op, schedule_of(find_preset("library"), op, machine), machine));
 }
 
 // Within what the simulation errs by, what was measured to be faster.
