@@ -149,6 +149,17 @@ class Followers {
   const WriteTile& write_tile_;
 };
 
+// The weight whose product comes range by range; the other one multiplies all of K behind it. What
+// is gated is in the sums of its ranges when the gate takes both.
+size_t weight_in_ranges(const SegmentLowering& state) {
+  if (state.weights.size() == 1) return 0;
+  const std::vector<int>& stages = state.part.stages;
+  const int gated = state.whole.stage(stages[state.weights.size()]).in[0];
+  size_t weight = 0;
+  while (state.whole.stage(stages[weight]).out != gated) ++weight;
+  return weight;
+}
+
 // Where the sums of a range of a tile's K are kept.
 Region sums_of_range(const SegmentLowering& state, int rank, const Rect& tile, int index) {
   const auto down = static_cast<int32_t>(index * state.op.local_m());
@@ -163,28 +174,32 @@ void emit_gemm(SegmentLowering& state, Emitter& emit, const ReadA& read_a,
   const std::vector<KRange> of_split = k_ranges(state, splits);
   const std::vector<std::vector<KRange>> of_phase = phases_by_rank(state);
   const Followers followers(state, emit, write_tile);
+  const auto multiply = [&](int rank, const Rect& rect, size_t weight, KRange k) {
+    read_a(rank, rect, k);
+    emit.read(region_of({rect.col0, rect.col1, k.begin, k.end}, state.weights[weight], rank));
+  };
+  const auto emit_whole = [&](int rank, int32_t tile, size_t weight, uint32_t lane) {
+    multiply(rank, state.rect_of(rank, tile), weight, k_range(state, 0, 1));
+    followers.write_product(rank, tile, weight);
+    emit.task(lane, Opcode::gemm, tile);
+  };
+  const size_t in_ranges = weight_in_ranges(state);
   const auto emit_range = [&](int rank, int32_t tile, int range, const std::vector<KRange>& all,
                               uint32_t lane) {
-    const KRange k = all[static_cast<size_t>(range)];
     const Rect rect = state.rect_of(rank, tile);
-    for (size_t weight = 0; weight < state.weights.size(); ++weight) {
-      read_a(rank, rect, k);
-      emit.read(region_of({rect.col0, rect.col1, k.begin, k.end}, state.weights[weight], rank));
-      if (all.size() == 1) {
-        followers.write_product(rank, tile, weight);
-      } else {
-        emit.write(sums_of_range(state, rank, rect, range));
-      }
-      emit.task(lane, Opcode::gemm, tile);
-    }
-    if (all.size() == 1 && !state.follows_behind()) followers.emit_all(rank, tile, lane);
+    multiply(rank, rect, in_ranges, all[static_cast<size_t>(range)]);
+    emit.write(sums_of_range(state, rank, rect, range));
+    emit.task(lane, Opcode::gemm, tile);
   };
   const auto emit_sum = [&](int rank, int32_t tile, int ranges, uint32_t lane) {
     for (int i = 0; i < ranges; ++i) {
       emit.read(sums_of_range(state, rank, state.rect_of(rank, tile), i));
     }
-    followers.write_product(rank, tile, 0);
+    followers.write_product(rank, tile, in_ranges);
     emit.task(lane, Opcode::reduce, tile);
+    for (size_t weight = 0; weight < state.weights.size(); ++weight) {
+      if (weight != in_ranges) emit_whole(rank, tile, weight, lane);
+    }
     followers.emit_all(rank, tile, lane);
   };
   // Task `turn` of a tile's.
@@ -194,8 +209,15 @@ void emit_gemm(SegmentLowering& state, Emitter& emit, const ReadA& read_a,
       for (int i = 0; i < state.phases(); ++i) emit_range(rank, tile, i, all, lane);
       return emit_sum(rank, tile, state.phases(), lane);
     }
+    if (splits == 1) {
+      for (size_t weight = 0; weight < state.weights.size(); ++weight) {
+        emit_whole(rank, tile, weight, lane);
+      }
+      if (!state.follows_behind()) followers.emit_all(rank, tile, lane);
+      return;
+    }
     emit_range(rank, tile, turn + 1 < splits ? turn + 1 : 0, of_split, lane);
-    if (splits > 1 && turn + 1 == splits) emit_sum(rank, tile, splits, lane);
+    if (turn + 1 == splits) emit_sum(rank, tile, splits, lane);
   };
 
   int32_t waves = 0;

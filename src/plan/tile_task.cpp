@@ -163,6 +163,7 @@ string_view TileTask::take_gemm(uint32_t at) {
       "the end of K, behind which its beginning follows, or "
       "another product of the same rows of A beside it, with nothing but waits between, both kept "
       "in local buffers of fp32";
+  if (stage_ == Stage::ranges_added) return is_beside_ranges(at) ? take_second(at) : kExpected;
   if (stage_ != Stage::multiplies) return kExpected;
   if (leads_to(plan_, instr(tile_.gemm), instr(at))) {
     ++num_ranges_;
@@ -178,8 +179,25 @@ string_view TileTask::take_gemm(uint32_t at) {
   }
   const bool two = num_ranges_ == 1 && is_beside(plan_, instr(tile_.gemm), instr(at)) &&
                    !tells(tile_.last, at) && kept(tile_.gemm) != nullptr && kept(at) != nullptr;
-  if (!two) return kExpected;
-  products_[0] = {*kept(tile_.gemm), tile_.gemm};
+  return two ? take_second(at) : kExpected;
+}
+
+// Whether the gemm multiplies the same rows of A, in all ranges of K whose sums are in registers.
+bool TileTask::is_beside_ranges(uint32_t at) const {
+  const uint32_t sum = tile_.sum.of_ranges;
+  if (by_source_ || tile_.sum.others != 0 || is_routed_product(instr(at).op)) return false;
+  if (tells(tile_.last, at) || kept(sum) == nullptr || kept(at) == nullptr) return false;
+  const auto first = plan_.reads(instr(tile_.begin)), all = plan_.reads(instr(at));
+  if (all.size() != 2) return false;
+  Region rows = first[0];
+  rows.col1 = plan_.reads(instr(tile_.gemm))[0].col1;
+  return all[0] == rows && all[1].rows() == first[1].rows() && all[1].col0 == first[1].col0 &&
+         all[1].cols() == rows.cols();
+}
+
+// Of a tile whose first product is in registers.
+string_view TileTask::take_second(uint32_t at) {
+  products_[0] = {*kept(tile_.sum.writer(tile_.gemm)), tile_.gemm};
   products_[1] = {*kept(at), at};
   num_products_ = 2;
   stage_ = Stage::two_products;
@@ -290,7 +308,10 @@ string_view TileTask::follow_product(uint32_t at) {
   const auto reads = plan_.reads(task);
   if (tile_.followed.activation) return "expected one activation at most, behind bias";
   if (task.op == Opcode::swiglu) {
-    if (num_products_ == 2 && products_[0].at != reads[0]) std::swap(products_[0], products_[1]);
+    const bool may_swap = tile_.sum.of_ranges == 0;
+    if (num_products_ == 2 && products_[0].at != reads[0] && may_swap) {
+      std::swap(products_[0], products_[1]);
+    }
     if (num_products_ != 2 || products_[0].at != reads[0] || products_[1].at != reads[1]) {
       return "expected the two products of the same rows of A that stand before it";
     }

@@ -4,7 +4,9 @@
 // First come gemms of further ranges of K that follow one another, whose sums stay, and a reduce
 // that adds them, and those that others have left in memory. Then a reduce that adds what other
 // ranks have sent to the tile; or what follows a product: a row of bias, an activation, or, beside
-// a second product of the same A, a swiglu. Between gemms and reduces waits may stand, and notifies
+// a second product of the same A, a swiglu. The second product is one gemm of all of K; where the
+// first one has ranges of K, it stands behind their sum, and a GPU multiplies both range by range.
+// Between gemms and reduces waits may stand, and notifies
 // that may come behind the tile; between the others nothing does.
 #pragma once
 
@@ -138,6 +140,8 @@ class TileTask {
   };
 
   std::string_view take_gemm(uint32_t at);
+  std::string_view take_second(uint32_t at);
+  bool is_beside_ranges(uint32_t at) const;
   std::string_view take_reduce(uint32_t at);
   std::string_view add_ranges(uint32_t at);
   std::string_view add_ranks(uint32_t at);

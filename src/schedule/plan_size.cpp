@@ -129,7 +129,7 @@ double estimate_instrs(const Segment& op, const Schedule& schedule) {
     const double stripes = tile_rows / ranks + 1;
     per_rank += stripes * phases * movers * (1 + ranks);
     per_rank += tiles * phases * (schedule.sync == Sync::flag ? movers : 1);
-    if (phases > 1 && schedule.split_k == 1) per_rank += tiles * (phases + 1);
+    if (phases > 1 && schedule.split_k == 1) per_rank += tiles * (phases + op.weights);
   }
   return op.teams * ranks * per_rank;
 }

@@ -139,15 +139,15 @@ void Costs::find_parts() {
   for (const auto& [l, tile] : LaneTiles(plan_).tiles) {
     const std::vector<Instr>& instrs = plan_.lanes[l].instrs;
     const auto b_of = [&](uint32_t at) { return plan_.reads(instrs[at]).back(); };
+    // Of the whole tile: what its first product has of K and, with the second one, of columns.
+    Part part{0, b_of(tile.gemm).rows() * (tile.followed.has_two() ? 2 : 1)};
+    for (uint32_t at = tile.sum.of_ranges != 0 ? tile.begin : tile.gemm; at <= tile.gemm; ++at) {
+      if (is_product(instrs[at].op)) part.k += b_of(at).cols();
+    }
     if (const uint32_t sum = tile.sum.of_ranges; sum != 0) {
       const auto reads = plan_.reads(instrs[sum]);
       holds_ranges_[reads[0].buffer] = true;
-      Part part;
       part.in_registers = static_cast<uint32_t>(reads.size()) - tile.sum.others;
-      for (uint32_t at = tile.begin; at <= tile.gemm; ++at) {
-        if (instrs[at].op == Opcode::gemm) part.k += b_of(at).cols();
-      }
-      part.columns = b_of(tile.gemm).rows();
       parts_[instrs[sum]] = part;
       for (uint32_t at = tile.begin; at <= tile.gemm; ++at) {
         if (instrs[at].op == Opcode::gemm) parts_[instrs[at]] = part;
@@ -158,9 +158,8 @@ void Costs::find_parts() {
       if (next.is_task() && next.op != Opcode::gemm) follows_[next] = 1;
     }
     if (tile.followed.has_two()) {
-      const Region b = b_of(tile.gemm);
       for (const uint32_t at : {tile.followed.product, tile.followed.other}) {
-        parts_[instrs[at]] = {b.cols(), 2 * b.rows()};
+        parts_[instrs[at]] = part;
       }
     }
   }

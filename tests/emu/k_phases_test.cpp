@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <tuple>
 
 #include "lost_syncs.h"
@@ -21,6 +22,13 @@ void expect_right(const Plan& plan, const std::string& name,
     ASSERT_TRUE(result.finished && result.verified && result.faults.empty()) << name << "\n"
                                                                              << result.first_wrong;
   }
+}
+
+bool all_are_fused(const Plan& plan, Opcode op) {
+  return std::all_of(plan.lanes.begin(), plan.lanes.end(), [&](const Lane& lane) {
+    return std::all_of(lane.instrs.begin(), lane.instrs.end(),
+                       [&](const Instr& instr) { return instr.op != op || instr.fused; });
+  });
 }
 
 TEST(KPhases, AreRightForEveryPointThatPushesAndShape) {
@@ -96,6 +104,45 @@ TEST(KPhases, OfSourcesNeedEverySync) {
   }
 }
 
+// The gate's product comes range by range, the other one whole behind it, whichever is named first.
+TEST(KPhases, OfGatedProductsAreProvedAndRight) {
+  const auto turned = parse_graph(
+      "graph turned m h f\ninput x [m, h] rows\ninput wu [f, h] rows\ninput wg [f, h] rows\n"
+      "u = gemm x wu\ng = gemm x wg\nup = swiglu g u\noutput up cols\n");
+  for (const int ranks : {2, 3, 4, 8}) {
+    const Machine machine = small_machine(ranks, 11);
+    for (const char* schedule :
+         {"tiles,comm-sms=2,k-phases=3", "tiles,comm-sms=1,sync=counter,reuse=ack,k-phases=2",
+          "tiles,comm-sms=3,k-phases=4,start=wave,own=gathered", "slices,comm-sms=2,k-phases=2",
+          "tiles,mover=copy-engine,comm-sms=0,k-phases=2"}) {
+      const Sizes sizes = {{"m", 61}, {"h", 200}, {"f", 12 * ranks}};
+      const Operator one = make_graph(turned, sizes, ranks, DType::fp16);
+      const Operator mlp = make_operator("mlp", sizes, ranks);
+      for (const Operator& op : {one, mlp}) {
+        const std::string up = fmt::format("up:{},tile=16x16", schedule);
+        const std::string text =
+            op.segments.size() == 1 ? up.substr(3) : up + "/down:tiles,tile=16x16";
+        SCOPED_TRACE(to_string(op) + " " + text);
+        const Plan plan = lower(op, parse_schedules(text, op, machine), machine);
+        EXPECT_TRUE(plan.find_buffer(op.segments.size() == 1 ? "ranges" : "up_ranges"));
+        EXPECT_TRUE(all_are_fused(plan, Opcode::swiglu));
+        expect_proved(plan);
+        for (const uint64_t seed : {1, 2}) expect_right(plan, {.seed = seed});
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(KPhases, OfGatedProductsNeedEverySync) {
+  const Operator op = make_operator("mlp", {{"m", 27}, {"h", 130}, {"f", 32}}, 2);
+  const Machine machine = small_machine(2, 7);
+  for (const char* up : {"tiles,comm-sms=1,k-phases=2", "tiles,comm-sms=2,reuse=ack,k-phases=2"}) {
+    const std::string text = fmt::format("up:{},tile=8x16/down:tiles,tile=8x32", up);
+    expect_every_sync_is_needed(lower(op, parse_schedules(text, op, machine), machine));
+  }
+}
+
 TEST(KPhases, ServeFewerRows) {
   const Machine machine = default_machine(4);
   const Segment op{kAgGemm, 128, 96, 333, 4, DType::bf16};
@@ -106,6 +153,17 @@ TEST(KPhases, ServeFewerRows) {
     for (const int64_t rows : {1, 31, 77, 128}) {
       expect_right(at_rows(plan, rows), fmt::format("{} of {} rows", text, rows), nullptr);
     }
+  }
+  const Operator mlp = make_operator("mlp", {{"m", 128}, {"h", 200}, {"f", 96}}, 4);
+  const Plan gated =
+      lower(mlp,
+            parse_schedules("up:tiles,tile=16x32,comm-sms=2,k-phases=3,rows=bucket/down:tiles,"
+                            "tile=16x16,rows=bucket",
+                            mlp, machine),
+            machine);
+  ASSERT_TRUE(why_not_served(gated).empty()) << why_not_served(gated).front();
+  for (const int64_t rows : {31, 77}) {
+    expect_right(at_rows(gated, rows), fmt::format("an MLP of {} rows", rows), nullptr);
   }
 }
 

@@ -75,6 +75,9 @@ TEST(Fused, IsWhatAGpuKeepsInRegisters) {
   expect_words(kG + "  bias #0 fused g[0:128,0:64] row[0:1,0:64] -> q[0:128,0:64]\n" +
                "  silu #0 fused q[0:128,0:64] -> y[0:128,0:64]\n");
   expect_words(kRanges + kGelu);
+  expect_words(kRanges + kU + kSwiglu);
+  expect_words(kRanges + "  bias #0 fused g[0:128,0:64] row[0:1,0:64] -> q[0:128,0:64]\n" +
+               "  gelu #0 fused q[0:128,0:64] -> y[0:128,0:64]\n");
   expect_words(kTile + kSum);
   expect_words(kTile + kWithResidual);
   expect_words("lane 0 comm 0\n" + kNorm);
@@ -82,6 +85,11 @@ TEST(Fused, IsWhatAGpuKeepsInRegisters) {
   expect_words(kG + "  copy a[0:64,0:64] -> z[0:64,0:64]\n  gelu g[0:128,0:64] -> y[0:128,0:64]\n");
   expect_words(kG + "  gelu g[0:128,0:64] -> y[0:128,0:64]\n" +
                "lane 0 comm 0\n  copy g[0:64,0:64] -> z[0:64,0:64]\n");
+  // The second product multiplies the rows of all ranges, and the gate is in their sum.
+  const std::string kUnfused = "  gemm #0 a[0:128,0:128] c[0:64,0:128] -> u[0:128,0:64]\n";
+  expect_words(kRanges + kUnfused + "  swiglu #0 u[0:128,0:64] g[0:128,0:64] -> y[0:128,0:64]\n");
+  expect_words(kRanges + "  gemm #0 a[0:128,0:64] c[0:64,0:64] -> u[0:128,0:64]\n" +
+               "  swiglu #0 g[0:128,0:64] u[0:128,0:64] -> y[0:128,0:64]\n");
   // A norm goes with a sum, never with a product.
   expect_words(kG + "  norm eps=1e-05 g[0:128,0:64] row[0:1,0:64] -> y[0:128,0:64]\n");
 }

@@ -65,6 +65,12 @@ std::vector<OperatorCase> cases() {
     }
     // Activations of sums over ranges of K, from memory and from registers.
     add("mlp-gelu m=200 h=2048 f=1024", "bf16", "sequential,tile=128x128,split-k=2");
+    // A gate's product in ranges of K, the other one beside it.
+    for (const char* up : {"tiles,tile=128x128,comm-sms=8,k-phases=4",
+                           "tiles,tile=128x224,comm-sms=4,k-phases=8,start=wave",
+                           "tiles,tile=128x256,mover=copy-engine,comm-sms=0,k-phases=2"}) {
+      add("mlp m=517 h=2048 f=1408", "bf16", fmt::format("up:{}/down:tiles", up).c_str());
+    }
     // Residuals of several waves of tiles, of parts of a tile behind ranges of K, and of sums that
     // every rank makes.
     add("gemm-ar-norm m=2000 n=2048 k=256", "fp16", "tiles,tile=128x128");

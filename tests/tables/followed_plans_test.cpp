@@ -85,6 +85,10 @@ std::vector<Case> cases() {
       all.push_back({fmt::format("{} ranks=2 dtype=bf16", op), preset});
     }
   }
+  for (const char* text :
+       {"up:tiles,k-phases=4,comm-sms=3/down:tiles", "up:slices,k-phases=2/down:tiles"}) {
+    all.push_back({"mlp m=1003 h=512 f=1376 ranks=2 dtype=bf16", text});
+  }
   for (const char* text : {"tiles/out:mover=copy-engine", "sequential/out:mover=nccl"}) {
     all.push_back({"gemm-rs-norm-ag m=203 n=512 k=512 ranks=2 dtype=bf16", text});
   }
@@ -215,6 +219,19 @@ TEST_F(FollowedTables, ComputeSwiglu) {
     return tasks::silu_of(product("bg", row, column)) * product("bu", row, column);
   });
   EXPECT_EQ(walk_->tables()[0].gemms[0].table.blocks[0].size(), 2u);
+}
+
+TEST_F(FollowedTables, ComputeSwigluOfASumOfRangesOfKAndAWholeProduct) {
+  walk(
+      "  gemm #0 a[0:100,0:64] bg[0:96,0:64] -> ranges[0:100,0:96]\n"
+      "  gemm #0 a[0:100,64:128] bg[0:96,64:128] -> ranges[100:200,0:96]\n"
+      "  reduce #0 ranges[0:100,0:96] ranges[100:200,0:96] -> g[0:100,0:96]\n"
+      "  gemm #0 a[0:100,0:128] bu[0:96,0:128] -> u[0:100,0:96]\n"
+      "  swiglu #0 g[0:100,0:96] u[0:100,0:96] -> y[0:100,0:96]\n");
+  expect([&](int row, int column) {
+    return tasks::silu_of(product("bg", row, column)) * product("bu", row, column);
+  });
+  EXPECT_EQ(walk_->tables()[0].gemms[0].table.blocks[0].size(), 1u);
 }
 
 TEST_F(FollowedTables, AddBiasToTheProductThatHasIt) {

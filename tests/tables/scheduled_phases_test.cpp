@@ -60,6 +60,30 @@ TEST(ScheduledPhases, GathersInPhasesRunInOneKernel) {
   EXPECT_FALSE(config_of(split).phases);
 }
 
+// One task a tile: the gate's phases, beside which the other product is multiplied.
+TEST(ScheduledPhases, OfGatedProductsAreThoseOfTheTile) {
+  const Plan plan = plan_of_operator("mlp m=512 h=832 f=1024 ranks=2 dtype=bf16",
+                                     "up:tiles,tile=128x128,comm-sms=3,k-phases=4/down:tiles");
+  EXPECT_THAT(why_not_on_cuda(plan), IsEmpty());
+  EXPECT_TRUE(TileSums(plan).needs_no_memory(*plan.find_buffer("up_ranges")));
+  const Tables tables(plan);
+  const device::GemmConfig& config = tables.all.gemms.front().config;
+  EXPECT_TRUE(config.phases && !config.splits && config.follower == device::Follower::swiglu);
+  EXPECT_EQ(why_illegal(config), "");
+  size_t in_phases = 0, tiles = 0;
+  for (const auto& block : tables.gemm().blocks) {
+    for (const device::GemmTask& task : block) {
+      ++tiles;
+      EXPECT_EQ(task.num_k, 13);
+      const std::vector<int> blocks = blocks_before(tables.gemm(), task, 0, task.num_waits);
+      EXPECT_TRUE(std::is_sorted(blocks.begin(), blocks.end()));
+      in_phases += !blocks.empty() && blocks.front() == 0 && blocks.back() == 9;
+    }
+  }
+  EXPECT_EQ(tiles, 4u * 8);
+  EXPECT_EQ(in_phases, 2u * 8);
+}
+
 TEST(ScheduledPhases, TablesCanBeMadeForEveryKindOfGather) {
   for (const int ranks : {2, 4, 8}) {
     for (const auto& [sizes, schedule] : std::vector<std::pair<std::string, std::string>>{
