@@ -96,6 +96,25 @@ bool own_tiles_fill(const Segment& op, const Machine& machine) {
          machine.sms;
 }
 
+std::vector<Schedule> gated_phases(const Segment& op, const Machine& machine) {
+  constexpr SweptTile kTiles[] = {{128, 224}, {128, 256}};
+  if (op.weights == 1 || op.is_routed() || !op.gathers() || op.ranks == 1) return {};
+  Segment both = op;
+  both.n *= op.weights;
+  if (own_tiles_fill(both, machine)) return {};
+  Sweep sweep(op, machine);
+  Schedule tiles = fused_tiles(op, machine);
+  for (const SweptTile& tile : kTiles) {
+    set_size(tiles, tile, kPhaseCommSms[0]);
+    for (const int phases : {kFirstPhases, kOtherPhases[1]}) {
+      if (op.k < kShortestPhase * phases) continue;
+      tiles.k_phases = phases;
+      sweep.add(tiles);
+    }
+  }
+  return sweep.schedules();
+}
+
 std::vector<Candidate> phased_gathers(const Segment& op, const Machine& machine, size_t most,
                                       Predictions& predictions) {
   const bool short_k = op.k < kShortestPhase * kFirstPhases;

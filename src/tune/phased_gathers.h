@@ -22,4 +22,9 @@ bool own_tiles_fill(const Segment& op, const Machine& machine);
 std::vector<Candidate> phased_gathers(const Segment& op, const Machine& machine, size_t most,
                                       Predictions& predictions);
 
+// Of a gate's product, whose own rows do not fill the SMs: tiles of 128x224 and 128x256 in phases,
+// two numbers of them. What is measured of one weight's product is not in phases together with what
+// follows it.
+std::vector<Schedule> gated_phases(const Segment& op, const Machine& machine);
+
 }  // namespace stretto

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tune/beyond_simulated.h"
+#include "tune/phased_gathers.h"
 
 namespace stretto {
 namespace {
@@ -117,6 +118,10 @@ AutoSchedules fastest_together(const Operator& op, const Machine& machine, const
   const double alone_us = goes_together ? all.fastest().us : 0;
   all.add(for_all);
   if (!all.any()) return alone;
+  std::vector<const Segment*> segments;
+  for (const OperatorSegment& segment : op.segments) {
+    if (segment.product) segments.push_back(&*segment.product);
+  }
   // One product after the other, beside what the others have in the fastest yet, and beside what is
   // fastest for each.
   for (size_t p = 0; p < products && rows == RowCount::fixed; ++p) {
@@ -131,6 +136,7 @@ AutoSchedules fastest_together(const Operator& op, const Machine& machine, const
     };
     for (const Contender& other : for_all) change(other.names[p], other.schedule.products[p]);
     for (const Schedule& near : all.near_fastest_alone(p)) change("near the fastest alone", near);
+    for (const Schedule& one : gated_phases(*segments[p], machine)) change("tiles in phases", one);
     all.add(std::move(changed));
   }
   const Contender& fastest = all.fastest();

@@ -16,8 +16,8 @@ inline Segment of_one_weight(Segment product) {
 
 // `alone`, or what is clearly faster by simulation and by what is known of each product alone: a
 // preset for all products, or, with fixed rows, of each product what `alone` or a preset has for
-// it, or what takes it hardly longer alone. `alone` was chosen product by product, by measurements
-// too, and stays where it is near.
+// it, what takes it hardly longer alone, or, of a gate's, tiles in phases. `alone` was chosen
+// product by product, by measurements too, and stays where it is near.
 AutoSchedules fastest_together(const Operator& op, const Machine& machine, const Tuning& tuning,
                                RowCount rows, AutoSchedules alone, Predictions& predictions);
 
