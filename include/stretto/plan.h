@@ -33,8 +33,7 @@
 // registers, as a part of the same task there. What stays in registers is never in memory, so
 // nobody else may read it. What a plan computes does not depend on the word:
 //   gemm        with the next range of K of the same tile; or with as many columns of another B,
-//               for the same rows of A, which a swiglu then takes: behind a gemm, or behind the
-//               sum of its ranges of K
+//               for the same rows of A, which a swiglu then takes
 //   reduce      with the gemms whose sums it adds, of ranges of K or, itself among them, of ranks;
 //               or with the reduce over ranges of K
 //   bias, gelu, silu, swiglu   with the product, its sum over ranges of K, or bias before it

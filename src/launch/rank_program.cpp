@@ -73,6 +73,7 @@ class MainStream {
       program_.needs.push_back(sums_.needs()[number]);
       program_.needs.back().norms = !rows.empty();
       program_.rows.emplace_back();
+      program_.movers.emplace_back();
       if (!rows.empty()) {
         program_.rows.back() = static_cast<uint32_t>(program_.moves.size());
         program_.moves.push_back(rows);

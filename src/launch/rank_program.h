@@ -6,9 +6,9 @@
 // the end of a kernel is the boundary. Where all that lanes do after their last tile is to norm
 // rows, the GEMM kernel's blocks do it too (plan/tile_rows.h). Partitions that lanes make ahead of
 // their first tile are a mover kernel before both. Comm lanes are one mover kernel on a stream of
-// its own, or blocks of the only GEMM kernel (joined_movers.h); every copy lane and every nccl lane
-// is a stream. Waits and notifies inside a kernel are the kernel's; those at a boundary or in a
-// copy or nccl lane are steps of the stream. Where a step of the same rank makes a notify that
+// its own, or blocks of the GEMM kernels that they are for (joined_movers.h); every copy lane and every nccl
+// lane is a stream. Waits and notifies inside a kernel are the kernel's; those at a boundary or in
+// a copy or nccl lane are steps of the stream. Where a step of the same rank makes a notify that
 // another step awaits, a stream event takes the counter's place.
 //
 // What compute lanes await behind their last task is dealt out to the blocks of the kernel before
@@ -66,8 +66,15 @@ struct RankProgram {
   bool are_rows(size_t move) const {
     return std::find(rows.begin(), rows.end(), static_cast<uint32_t>(move)) != rows.end();
   }
-  // Whether moves[0] are blocks of gemms[0] and no step.
-  bool joins() const { return !needs.empty() && needs.front().moves; }
+  // Of each of `gemms` whose first blocks are movers, which of `moves` these are: no step either.
+  std::vector<std::optional<uint32_t>> movers;
+  bool joins() const {
+    return std::any_of(movers.begin(), movers.end(), [](const auto& one) { return one.has_value(); });
+  }
+  bool is_in_gemm(size_t move) const {
+    const auto number = static_cast<uint32_t>(move);
+    return std::find(movers.begin(), movers.end(), number) != movers.end() || are_rows(move);
+  }
   uint32_t num_events = 0;
   std::vector<GemmNeeds> needs;  // of each of `gemms`
   // Which of the GEMM kernels `gemms[kernel]` is, or which of the library's.

@@ -35,11 +35,11 @@ RankStreams::RankStreams(const Setup& setup)
   place_copied_notifies();
   add_ends_of_run();
   if (counts_.empty()) shown_at_ = reinterpret_cast<cuda::DevicePtr>(counts_.add(1));
-  overlaps_ = ops_.size() == 1 && ops_[0].kind == StreamOp::gemm && streams_.size() == 1 &&
-              !gemms_.empty() && !advance_ && !alternates_ && setup.device.ranks() == 1 &&
-              setup.device.can_overlap();
   kernels_overlap_ =
       streams_.size() == 1 && setup.device.ranks() == 1 && setup.device.can_overlap();
+  const bool begins_with_tiles = !ops_.empty() && ops_[0].kind == StreamOp::gemm &&
+                                 !setup.program.needs[ops_[0].index].library;
+  overlaps_ = kernels_overlap_ && begins_with_tiles && !advance_ && !alternates_;
   if (takes_graphs()) {
     call_graphs_ = std::make_unique<CallGraphs>(kMostGraphs, *setup.call_graphs);
   }
@@ -155,9 +155,9 @@ bool RankStreams::starts_early(const Op& op) const {
            one.kind == StreamOp::notify ||
            (one.kind == StreamOp::gemm && is_kernel_of_ours(one.index));
   };
-  const auto before = &op - ops_.data() - 1;
-  return kernels_overlap_ && before >= 0 && is_ours(op) &&
-         is_ours(ops_[static_cast<size_t>(before)]);
+  const auto at = static_cast<size_t>(&op - ops_.data());
+  if (at == 0) return overlaps_;
+  return kernels_overlap_ && is_ours(op) && is_ours(ops_[at - 1]);
 }
 
 void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallRows& rows) {
@@ -171,19 +171,20 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
       const cuda::DeviceGemmTable& table = gemms_[number];
       const cuda::GemmKernel& kernel = *gemm_kernels_[number];
       const device::GemmParams params = at_call(with_rows(table.params(), rows), number);
-      if (setup_.program.joins()) {
-        const auto movers = static_cast<uint32_t>(moves_[0].num_blocks());
+      if (const std::optional<uint32_t> joined = setup_.program.movers[op.index]) {
+        const cuda::DeviceMoverTable& beside = moves_[*joined];
+        const auto movers = static_cast<uint32_t>(beside.num_blocks());
         kernel.launch(stream, table.num_blocks(),
-                      {params, at_call(with_rows(moves_[0].params(), rows), 0), movers,
+                      {params, at_call(with_rows(beside.params(), rows), *joined), movers,
                        device::mover_blocks(kernel.config(), movers)},
-                      overlaps_ || starts_early(op));
+                      starts_early(op));
       } else if (const std::optional<uint32_t> number_of_rows = setup_.program.rows[op.index]) {
         const device::MoverParams behind =
             at_call(with_rows(moves_[*number_of_rows].params(), rows), *number_of_rows);
         kernel.launch(stream, table.num_blocks(), device::GemmRowsParams{params, behind},
-                      overlaps_ || starts_early(op));
+                      starts_early(op));
       } else {
-        kernel.launch(stream, table.num_blocks(), params, overlaps_ || starts_early(op));
+        kernel.launch(stream, table.num_blocks(), params, starts_early(op));
       }
       break;
     }

@@ -219,18 +219,17 @@ class RankStreams {
   // Whether a kernel of tiles is none of cuBLAS.
   bool is_kernel_of_ours(uint32_t gemm) const;
   // Whether both it, one of ops_, and the one before it are kernels of ours, which wait for the end
-  // of that by themselves.
+  // of that by themselves; or it begins a run that may begin so.
   bool starts_early(const Op& op) const;
   template <typename Params>
   Params with_rows(const Params& params, const CallRows& rows) const;
 
   Setup setup_;
   int sets_;
-  // A run is one kernel, started while the kernel before it ends: where the rank has the GPU to
-  // itself, since two of its kernels may hold blocks at once.
-  bool overlaps_ = false;
-  bool kernels_overlap_ = false;  // of one run, those of its only stream
-  bool alternates_ = false;       // copies or collectives lie elsewhere from one run to the next
+  // Kernels of a run's only stream are started while those before them end: where the rank has the
+  // GPU to itself, since two of its kernels may hold blocks at once. So is its first one.
+  bool kernels_overlap_ = false, overlaps_ = false;
+  bool alternates_ = false;  // copies or collectives lie elsewhere from one run to the next
   uint64_t eager_runs_ = 0, captured_runs_ = 0, capture_ = 0;
   cuda::DevicePtr shown_at_ = 0;  // where streams write what kernels do not count, else 0
   uint64_t shown_runs_ = 0, runs_since_end_ = 0;

@@ -53,11 +53,10 @@ void RankStreams::add_kernels() {
   }
   if (gemms_.size() < program.gemms.size()) add_products();
   require_clusters();
-  if (program.joins()) return;
   bool moves = false, norms = false;
   for (size_t i = 0; i < tables.moves.size(); ++i) {
     const cuda::MoverTable& table = tables.moves[i];
-    if (program.are_rows(i)) continue;
+    if (program.is_in_gemm(i)) continue;
     if (table.passes) {
       pass_ = &setup_.kernels.pass(setup_.device, routes);
     } else {
@@ -81,8 +80,8 @@ void RankStreams::require_clusters() const {
         std::max(0, gemm_kernels_[i]->kernel().resident_clusters(layout.threads, layout.cluster) -
                         setup_.device.free_sms());
     int blocks = gemms_[i].num_blocks();
-    if (setup_.program.joins()) {
-      const auto movers = static_cast<uint32_t>(moves_[0].num_blocks());
+    if (const std::optional<uint32_t> joined = setup_.program.movers[i]) {
+      const auto movers = static_cast<uint32_t>(moves_[*joined].num_blocks());
       blocks += static_cast<int>(device::mover_blocks(config, movers));
     }
     const int needed = blocks / layout.cluster;

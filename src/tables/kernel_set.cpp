@@ -112,8 +112,7 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
   const bool passes =
       std::any_of(programs.begin(), programs.end(), [&](const RankProgram& program) {
         for (size_t i = 0; i < program.moves.size(); ++i) {
-          const bool in_gemm = program.joins() || program.are_rows(i);
-          if (!in_gemm && is_pass(plan, program.moves[i])) return true;
+          if (!program.is_in_gemm(i) && is_pass(plan, program.moves[i])) return true;
         }
         return false;
       });

@@ -34,7 +34,7 @@ class TableBuilder {
       add_launch(tiles_of(program, i), program.needs[i]);
     }
     for (size_t i = 0; i < program.moves.size(); ++i) {
-      add_mover(program.moves[i], program.joins() || program.are_rows(i));
+      add_mover(program.moves[i], program.is_in_gemm(i));
     }
     return std::move(tables_);
   }

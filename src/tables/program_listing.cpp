@@ -44,7 +44,7 @@ class Lister {
     for (size_t i = 0; i < program.moves.size(); ++i) {
       const std::vector<BlockPart>& parts = program.moves[i];
       ListedKernel& kernel = listed.moves.emplace_back();
-      const bool in_gemm = program.joins() || program.are_rows(i);
+      const bool in_gemm = program.is_in_gemm(i);
       kernel.config = in_gemm ? "in gemm" : is_pass(plan_, parts) ? "pass" : "own kernel";
       for (const BlockPart& part : parts) kernel.blocks.push_back(mover_block(part));
     }

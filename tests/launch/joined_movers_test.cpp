@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "launch/signal_layout.h"
+#include "lower/plan_of_operator.h"
 #include "plan_fixture.h"
 #include "stretto/check.h"
 #include "stretto/error.h"
@@ -32,6 +35,57 @@ TEST(JoinedMovers, AreThoseOfGathersInWholeVectors) {
   EXPECT_TRUE(joins("ag-gemm m=515 n=1000 k=520 ranks=4 dtype=fp16", "tiles,comm-sms=3"));
   EXPECT_TRUE(
       joins("ag-gemm m=512 n=1024 k=2048 ranks=4 dtype=bf16", "tiles,comm-sms=4,k-phases=4"));
+}
+
+// Which GEMM kernels of rank 0 have movers; that every instruction of comm lanes is in one of them,
+// in the order of its lane.
+std::vector<bool> kernels_with_movers(const std::string& op, const std::string& schedule) {
+  const Plan plan = plan_of_operator(op, schedule);
+  std::vector<bool> found;
+  for (const RankProgram& program : programs_of(plan)) {
+    std::map<uint32_t, uint32_t> done;  // by comm lane
+    found.clear();
+    for (size_t kernel = 0; kernel < program.gemms.size(); ++kernel) {
+      const auto movers = program.movers[kernel];
+      found.push_back(movers.has_value());
+      EXPECT_EQ(program.needs[kernel].moves, movers.has_value());
+      if (!movers) continue;
+      for (const BlockPart& part : program.moves[*movers]) {
+        EXPECT_EQ(done[part.lane], part.begin);
+        done[part.lane] = part.end;
+      }
+    }
+    if (!program.joins()) continue;
+    EXPECT_EQ(program.streams.size(), 1u);
+    for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
+      const bool is_own =
+          program.gemms[0][0].lane / (plan.lanes.size() / 2) == lane / (plan.lanes.size() / 2);
+      if (plan.lanes[lane].kind != LaneKind::comm || !is_own) continue;
+      EXPECT_EQ(done[lane], plan.lanes[lane].instrs.size());
+    }
+  }
+  return found;
+}
+
+TEST(JoinedMovers, AreInTheKernelsBehindWhatTheyAwait) {
+  const std::string mlp = "mlp m=512 h=512 f=1024 ranks=2 dtype=bf16";
+  EXPECT_EQ(kernels_with_movers(mlp, "up:tiles,comm-sms=4/down:tiles,comm-sms=0"),
+            (std::vector<bool>{true, false}));
+  EXPECT_EQ(kernels_with_movers(mlp, "up:tiles,comm-sms=4,reuse=ack/down:tiles,comm-sms=0"),
+            (std::vector<bool>{true, false}));
+  // Rows that are normed behind o and behind down.
+  EXPECT_EQ(
+      kernels_with_movers(
+          "layer m=512 h=512 f=1024 heads=8 kv-heads=4 head-dim=64 ranks=2 dtype=bf16",
+          "o:tiles,comm-sms=0/up:tiles,comm-sms=4/down:tiles,comm-sms=0/qkv:tiles,comm-sms=4"),
+      (std::vector<bool>{false, true, false, true}));
+  // A library's products have no room for movers, nor have those that add.
+  EXPECT_EQ(kernels_with_movers(mlp,
+                                "up:decomposed,mover=comm-blocks,comm-sms=4,gemm=library/"
+                                "down:tiles,comm-sms=0"),
+            (std::vector<bool>{false, false, false}));
+  EXPECT_EQ(kernels_with_movers(mlp, "up:tiles,comm-sms=4/down:tiles,comm-sms=4"),
+            (std::vector<bool>{false, false}));
 }
 
 TEST(JoinedMovers, AreNotThoseThatAdd) {

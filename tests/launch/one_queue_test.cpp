@@ -95,7 +95,9 @@ class OneQueue {
         break;
       case StepKind::gemm:
         launch({r, place, &program.gemms[step.index], {}, {}});
-        if (program.joins()) launch({r, std::nullopt, &program.moves[0], {}, {}});
+        if (const std::optional<uint32_t> joined = program.movers[step.index]) {
+          launch({r, std::nullopt, &program.moves[*joined], {}, {}});
+        }
         return true;
       case StepKind::move:
         launch({r, place, &program.moves[step.index], {}, {}});
