@@ -55,6 +55,19 @@ void add_slices_by_copy_engines(Sweep& sweep, const Segment& op, const Machine& 
   sweep.add(slices);
 }
 
+// In front of an all-to-all, what peers send lands beside the caller's tensor. Compute lanes take
+// it there behind their last tile, in a kernel of its own; blocks beside them as it comes.
+constexpr int kTakersHome = 4;
+
+void add_slices_taken_home(Sweep& sweep, const Segment& op, const Machine& machine) {
+  Schedule slices = find_preset("slices").make(op, machine);
+  set_size(slices, kGathers[0].tile, kTakersHome);
+  for (const Mover mover : {Mover::epilogue, Mover::comm_blocks}) {
+    slices.mover = mover;
+    sweep.add(slices);
+  }
+}
+
 // Then tiles in the order in which rows arrive read B again for every row of tiles or two; in the
 // order of a sweep they read it once for eight (docs/notes/order-reads.md).
 bool row_fills_half_a_wave(const Segment& op, const Machine& machine) {
@@ -124,6 +137,7 @@ void add_usual(Sweep& sweep, const Segment& op, const Machine& machine) {
     sweep.add(tiles);
   }
   if (comes_by_all_to_all(op)) add_slices_by_copy_engines(sweep, op, machine);
+  if (op.kind.out == Edge::all_to_all) add_slices_taken_home(sweep, op, machine);
   if (op.makes_terms() || !row_fills_half_a_wave(op, machine)) return;
   tiles.order = Order::own_first;
   set_size(tiles, kGathers[0].tile, kGathers[0].comm_sms);
