@@ -72,12 +72,13 @@ class SegmentsInTurn {
   void emit() {
     const std::vector<OperatorSegment>& segments = state_.op.segments;
     for (size_t i = 0; i < segments.size(); ++i) {
-      for (size_t p = 0; p < parts_; ++p) {
-        if (!is_made(i, p)) emit_segment(i, p);
-      }
+      for (size_t p = 0; p < parts_; ++p) emit_segment(i, p);
       const bool is_product = segments[i].product && segments[i].product->is_dense();
       if (is_product) next_product_ += parts_;
       if (is_product && movers_go_on(i)) i = last_of_leg(i);
+      // Its collective has made the stages that follow, or its sums have.
+      if (is_product && state_.products[next_product_ - parts_].normed) ++i;
+      if (i + 1 < segments.size() && is_made_by_sums(state_, state_.parts[0], segments[i + 1])) ++i;
     }
     for (size_t p = 0; p < parts_; ++p) {
       finish(p);
@@ -88,17 +89,6 @@ class SegmentsInTurn {
  private:
   const OperatorSegment& segment(size_t i, size_t p) const {
     return state_.parts[p].rows.op.segments[i];
-  }
-
-  // Whether the collective of the part's product has made the stages behind it, or its sums have.
-  bool is_made(size_t i, size_t p) const {
-    if (i == 0 || segment(i, p).product) return false;
-    const OperatorSegment& before = segment(i - 1, p);
-    if (before.product && before.product->is_dense() &&
-        state_.products[next_product_ - parts_ + p].normed) {
-      return true;
-    }
-    return is_made_by_sums(state_, state_.parts[p], segment(i, p));
   }
 
   void emit_segment(size_t i, size_t p) {

@@ -5,7 +5,6 @@
 #include "lower/normed_sums.h"
 #include "lower/residual_sums.h"
 #include "plan/fuse_tasks.h"
-#include "schedule/early_parts.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -90,8 +89,7 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
     }
     schedule_of.push_back(static_cast<uint32_t>(next));
     for (PartLowering& part : parts) {
-      const bool is_last = &part == &parts.back();
-      const Schedule point = schedule_of_part(part.rows.op, schedule, is_last).products.at(next);
+      const Schedule& point = schedule.products.at(next);
       products.emplace_back(*this, part, part.rows.op.segments[i], point);
       products.back().normed = normed_sums(part.rows.op, i, point);
       products.back().residual = residual_sum(op, i, point);
@@ -116,9 +114,8 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
   const auto any = [&](const auto& is) {
     return std::any_of(schedule.products.begin(), schedule.products.end(), is);
   };
-  const bool by_engines = has_early_parts(schedule) ||
-                          any([](const Schedule& s) { return s.mover == Mover::copy_engine; });
-  if (op.ranks > 1 && by_engines && any([](const Schedule& s) { return s.sync != Sync::event; })) {
+  if (op.ranks > 1 && any([](const Schedule& s) { return s.mover == Mover::copy_engine; }) &&
+      any([](const Schedule& s) { return s.sync != Sync::event; })) {
     blocks = std::max(blocks, 1);
   }
   const int others = blocks + nccl;

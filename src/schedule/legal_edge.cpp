@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/text.h"
-#include "schedule/early_parts.h"
 #include "schedule/legal_operator_rules.h"
 #include "schedule/rows_with_tiles.h"
 #include "schedule/scheduled_segments.h"
@@ -36,7 +35,6 @@ std::string why_no_edge(const Operator& op, const OperatorSchedule& schedule,
   const auto found = std::find_if(known.begin(), known.end(), [&](const OperatorSegment* segment) {
     return segment->name == edge.name;
   });
-  if (found == known.end() && edge.name == kEarlyParts) return why_no_early_parts(op, schedule);
   if (found == known.end()) return unknown_word("edge", edge.name, names_of_scheduled_edges(op));
   if (!(*found)->is_gather()) {
     if (edge.mover == Mover::epilogue) return why_no_rows_with_tiles(op, schedule, **found);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "schedule/early_parts.h"
 #include "schedule/legal_operator_rules.h"
 #include "schedule/plan_size.h"
 #include "schedule/row_parts.h"
@@ -77,9 +76,7 @@ std::vector<std::string> legal(const Operator& op, const OperatorSchedule& sched
   std::vector<const Operator*> parts;
   for (const RowPart& part : cut.parts) {
     parts.push_back(&part.op);
-    const bool is_last = &part == &cut.parts.back();
-    const OperatorSchedule own = schedule_of_part(part.op, schedule, is_last);
-    for (const std::string& reason : legal_part(part.op, own, machine)) {
+    for (const std::string& reason : legal_part(part.op, schedule, machine)) {
       const std::string of_part = fmt::format("a part of {} rows: {}", part.op.rows(), reason);
       if (std::find(reasons.begin(), reasons.end(), of_part) == reasons.end()) {
         reasons.push_back(of_part);

@@ -5,7 +5,6 @@
 
 #include "core/text.h"
 #include "schedule/coordinates.h"
-#include "schedule/early_parts.h"
 #include "schedule/row_parts.h"
 #include "schedule/scheduled_segments.h"
 #include "stretto/error.h"
@@ -69,7 +68,6 @@ class WordReader {
   WordReader(const Operator& op, int split, const Machine& machine,
              std::span<const std::string_view> words)
       : of_part_(equal_part(op, split)),
-        split_(split),
         machine_(machine),
         words_(words),
         products_(scheduled_products(of_part_)),
@@ -83,11 +81,6 @@ class WordReader {
     if (colon == std::string_view::npos) return read_products(0, products_.size(), word, "");
     const std::string_view name = without_blanks(word.substr(0, colon));
     const std::string_view text = without_blanks(word.substr(colon + 1));
-    if (name == kEarlyParts && may_have_early_parts(of_part_, split_)) {
-      if (early_) reasons.push_back(fmt::format("{} is given twice", name));
-      early_ = read_edge(name, text, reasons);
-      return;
-    }
     if (const std::optional<size_t> edge = find(edges_, name)) {
       if (movers_[*edge]) reasons.push_back(fmt::format("{} is given twice", name));
       movers_[*edge] = read_edge(name, text, reasons);
@@ -121,7 +114,6 @@ class WordReader {
       const bool is_default = edges_[i]->is_gather() && movers_[i] == Mover::epilogue;
       if (movers_[i] && !is_default) schedule.edges.push_back({edges_[i]->name, *movers_[i]});
     }
-    if (early_) schedule.edges.push_back({std::string(kEarlyParts), *early_});
   }
 
   std::vector<std::string> reasons;
@@ -139,7 +131,6 @@ class WordReader {
     std::vector<std::string_view> names;
     for (const OperatorSegment* product : products_) names.push_back(product->name);
     for (const OperatorSegment* edge : edges_) names.push_back(edge->name);
-    if (may_have_early_parts(of_part_, split_)) names.push_back(kEarlyParts);
     return names;
   }
 
@@ -155,14 +146,12 @@ class WordReader {
   }
 
   const Operator of_part_;
-  const int split_;
   const Machine& machine_;
   const std::span<const std::string_view> words_;
   const std::vector<const OperatorSegment*> products_, edges_;
   std::vector<std::optional<Schedule>> found_;  // by product
   std::vector<bool> is_named_;                  // by product
   std::vector<std::optional<Mover>> movers_;    // by edge
-  std::optional<Mover> early_;                  // of sums of all parts but the last
 };
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <numeric>
 #include <optional>
 
-#include "schedule/early_parts.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -74,10 +73,7 @@ class Cutter {
  public:
   Cutter(const Operator& op, const OperatorSchedule& schedule, const Machine& machine,
          const RowShards& owners)
-      : schedule_(schedule),
-        machine_(machine),
-        owners_(owners),
-        early_share_(schedule.split == 2 ? share_of_early_part(op, schedule, machine) : 0) {
+      : schedule_(schedule), machine_(machine), owners_(owners) {
     for (const OperatorSegment& segment : op.segments) {
       if (segment.product) products_.push_back(*segment.product);
     }
@@ -89,7 +85,6 @@ class Cutter {
 
   std::vector<int64_t> cuts() const {
     const int64_t block = owners_.block(), parts = schedule_.split;
-    if (early_share_ > 0) return {0, early_cut(block), block};
     std::vector<int64_t> cuts{0};
     for (int64_t i = 1; i < parts; ++i) {
       const int64_t equal = (block * i + parts - 1) / parts, reach = block / (2 * parts);
@@ -111,12 +106,6 @@ class Cutter {
   }
 
  private:
-  // Whole tiles where there are several.
-  int64_t early_cut(int64_t block) const {
-    const auto rows = static_cast<int64_t>(std::llround(early_share_ * static_cast<double>(block)));
-    const int64_t tiles = (rows + unit_ / 2) / unit_ * unit_;
-    return std::clamp<int64_t>(tiles > 0 && tiles < block ? tiles : rows, 1, block - 1);
-  }
   // Of the part between two cuts: waves of tiles, each as long as a tile is large.
   double cost(int64_t first, int64_t last) const {
     double sum = 0;
@@ -136,7 +125,6 @@ class Cutter {
   const OperatorSchedule& schedule_;
   const Machine& machine_;
   const RowShards owners_;
-  const double early_share_;  // of the rows, that the first of two parts has; 0: as tiles have it
   std::vector<Segment> products_;
   int64_t unit_ = 1;  // stripes of so many rows make up whole tiles
 };

@@ -109,41 +109,6 @@ TEST_P(GraphsOfRanks, AreProvedAndRightByAnyMoverOfAnEdgeAtNoProduct) {
   EXPECT_GE(served, 9u);
 }
 
-// Copy engines have sums of all parts of the rows but the last, whose collective norms them where
-// the others have a stage for that.
-TEST_P(GraphsOfRanks, AreProvedAndRightWithEarlyPartsByCopyEngines) {
-  const int ranks = GetParam();
-  if (ranks == 1) return;
-  const Machine machine = small_machine(ranks);
-  size_t served = 0;
-  for (const char* name : {"gemm-ar-norm", "gemm-rs-norm", "gemm-rs-norm-ag"}) {
-    const Operator op = make_operator(name, {{"m", 47}, {"n", 48}, {"k", 72}}, ranks);
-    const auto reference = make_shared_reference();
-    for (const char* text : {"split=2/low-latency/early:mover=copy-engine",
-                             "split=2/low-latency,reuse=ack/early:mover=copy-engine",
-                             "split=3/low-latency,gemm=tiles,tile=16x16/early:mover=copy-engine"}) {
-      const OperatorSchedule schedule = parse_schedules(text, op, machine);
-      ASSERT_THAT(legal(op, schedule, machine), testing::IsEmpty()) << text;
-      SCOPED_TRACE(to_string(op) + " " + text);
-      const Plan plan = lower(op, schedule, machine);
-      expect_proved_and_right(plan, reference);
-      if (HasFailure()) return;
-      // One collective a rank of the sums, and copies to all others.
-      size_t collectives = 0, copies = 0;
-      for (const Lane& lane : plan.lanes) {
-        for (const Instr& instr : lane.instrs) {
-          collectives += lane.rank == 0 && instr.op == Opcode::collective;
-          copies += lane.rank == 0 && lane.kind == LaneKind::copy && instr.op == Opcode::copy;
-        }
-      }
-      EXPECT_EQ(collectives, 1u);
-      EXPECT_EQ(copies, static_cast<size_t>(ranks - 1) * static_cast<size_t>(schedule.split - 1));
-      ++served;
-    }
-  }
-  EXPECT_EQ(served, 9u);
-}
-
 // Ragged rows and columns, several waves of tiles, and fewer rows than lanes.
 TEST_P(GraphsOfRanks, AreProvedAndRightWithRowsTakenByTheLanesOfTiles) {
   const int ranks = GetParam();

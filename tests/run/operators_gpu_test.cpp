@@ -56,13 +56,6 @@ std::vector<OperatorCase> cases() {
     // cuBLAS multiplies, movers norm.
     add("gemm-ar-norm m=1003 n=512 k=512", "bf16", "library");
     add("gemm-rs-norm-ag m=203 n=512 k=512", "fp16", "low-latency");
-    // Copy engines have the sums of the first part of the rows.
-    for (const char* text : {"split=2/low-latency/early:mover=copy-engine",
-                             "split=2/low-latency,reuse=ack/early:mover=copy-engine"}) {
-      add("gemm-ar-norm m=203 n=512 k=512", "bf16", text);
-      add("gemm-ar m=517 n=952 k=1024", "fp16", text);
-      add("gemm-rs m=517 n=952 k=1024", "bf16", text);
-    }
     // Activations of sums over ranges of K, from memory and from registers.
     add("mlp-gelu m=200 h=2048 f=1024", "bf16", "sequential,tile=128x128,split-k=2");
     // A gate's product in ranges of K, the other one beside it.

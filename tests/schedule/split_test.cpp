@@ -1,5 +1,4 @@
 // How a schedule says into how many parts rows are split, and where they are cut.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "schedule/cases.h"
@@ -114,52 +113,6 @@ TEST(Split, CutsAtWholeWaves) {
   EXPECT_EQ(parts.owners.ranks, 1);
   EXPECT_EQ(parts.parts[0].op.rows(), 33 * 128);
   EXPECT_EQ(parts.parts[1].op.rows(), 10240 - 33 * 128);
-}
-
-// What the second part's product takes is what the first part's sums have: 0.62 of the rows here.
-TEST(Split, LeavesTheLastPartAsLittleAsCopyEnginesHide) {
-  const Segment op{kGemmAr, 512, 8192, 8192, 2, DType::bf16};
-  Machine machine = machine_of();
-  machine.gemm_tflops = 822;
-  machine.link_gb_per_s = 320;
-  const auto rows_of_first = [&](const std::string& text) {
-    return row_parts(op, parse_schedules(text, op, machine), machine).parts[0].op.rows();
-  };
-  EXPECT_EQ(rows_of_first("split=2/low-latency,tile=64x64/early:mover=copy-engine"), 320);
-  EXPECT_EQ(rows_of_first("split=2/low-latency,tile=64x64"), 256);
-  const Segment few{kGemmAr, 3, 64, 64, 2, DType::bf16};
-  const RowParts parts = row_parts(
-      few, parse_schedules("split=2/low-latency/early:mover=copy-engine", few, machine_of()),
-      machine_of());
-  EXPECT_EQ(parts.parts[0].op.rows() + parts.parts[1].op.rows(), 3);
-  EXPECT_GT(parts.parts[1].op.rows(), 0);
-}
-
-TEST(Split, HasEarlyPartsWhereThereAreSumsOfSeveralParts) {
-  const auto reason = [](const std::string& text, const Segment& op) {
-    const std::vector<std::string> all =
-        legal(op, parse_schedules(text, op, machine_of()), machine_of());
-    return all.empty() ? "" : all[0];
-  };
-  EXPECT_EQ(reason("split=2/low-latency/early:mover=copy-engine", gemm_rs()), "");
-  const std::string none =
-      "early: no product has sums by low-latency collectives: take "
-      "mover=nccl,collectives=low-latency for one that has, or leave it out";
-  EXPECT_EQ(reason("split=2/library/early:mover=copy-engine", gemm_rs()), none);
-  EXPECT_EQ(reason("split=2/low-latency/early:mover=copy-engine", ag_gemm()), none);
-  EXPECT_EQ(reason("split=2/low-latency/early:mover=nccl", gemm_rs()),
-            "early: mover=nccl beside a product that has all SMs: take mover=copy-engine");
-  EXPECT_THAT(refusal("low-latency/early:mover=copy-engine", Operator(gemm_rs())),
-              testing::HasSubstr("early"));
-  OperatorSchedule whole =
-      parse_schedules("split=2/low-latency/early:mover=copy-engine", gemm_rs(), machine_of());
-  whole.split = 1;
-  EXPECT_EQ(legal(gemm_rs(), whole, machine_of()).at(0),
-            "early: rows are one part: take split=2, or leave it out");
-  const Segment op = gemm_rs();
-  const OperatorSchedule schedule =
-      parse_schedules("split=2/low-latency/early:mover=copy-engine", op, machine_of());
-  EXPECT_EQ(parse_schedules(to_string(schedule), op, machine_of()), schedule);
 }
 
 // Every owner's block is cut in one way, whatever is missing at the end.
