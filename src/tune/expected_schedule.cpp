@@ -11,6 +11,18 @@
 
 namespace stretto {
 
+namespace {
+
+// Whether our own kernels would have been taken if something near had been measured.
+bool is_for_doubt(const Expectation& best, const ExpectedNearby& nearby) {
+  if (!nearby.is_thin || best.schedule.gemm != GemmBy::library) return false;
+  return std::any_of(nearby.schedules.begin(), nearby.schedules.end(), [&](const auto& one) {
+    return one.schedule.gemm != GemmBy::library && one.us / nearby.doubt < best.us;
+  });
+}
+
+}  // namespace
+
 AutoSchedule expected_schedule(const Segment& op, const Machine& machine, const Tuning& tuning,
                                RowCount rows, RowsFrom from, Predictions& predictions) {
   const ExpectedNearby nearby = expected_nearby(op, tuning, machine, rows, from, predictions);
@@ -18,8 +30,11 @@ AutoSchedule expected_schedule(const Segment& op, const Machine& machine, const 
   const auto best =
       std::min_element(nearby.schedules.begin(), nearby.schedules.end(),
                        [](const Expectation& a, const Expectation& b) { return a.us < b.us; });
-  const std::string fastest =
+  std::string fastest =
       fmt::format("the fastest of {} by simulation, {:.1f} us", nearby.schedules.size(), best->us);
+  if (is_for_doubt(*best, nearby)) {
+    fastest += ", cuBLAS for a small lead of our kernels that nothing near confirms";
+  }
   const double lead = lead_of(best->schedule, best->us, nearby.schedules);
   if (nearby.operators.empty()) {
     return with_sureness(

@@ -13,6 +13,8 @@ struct ExpectedNearby {
   // That speak for it, the nearest first; empty where nothing was measured on the machine.
   std::vector<const TunedOperator*> operators;
   std::vector<Expectation> schedules;  // empty: none can serve
+  bool is_thin = false;                // nothing near was measured
+  double doubt = 1;  // how many times longer our own kernels are taken to take for that
 };
 
 // The usual schedules and what was fast on the nearest operators, each at its simulated time times
