@@ -76,9 +76,6 @@ LowLatencyCall sizes_of(const Plan& plan, const CollectiveParts& parts) {
   for (const CollectivePiece& piece : parts.pieces()) call.count += piece.count;
   if (call.kind == CollectiveKind::all_reduce_norm) {
     call.row_elements = plan.buffers[parts.pieces().front().from.front().buffer].cols;
-    call.leaves_room = std::any_of(plan.lanes.begin(), plan.lanes.end(), [](const Lane& lane) {
-      return lane.kind == LaneKind::copy && !lane.instrs.empty();
-    });
   }
   return call;
 }
@@ -265,7 +262,7 @@ LowLatencyShape low_latency_shape(const LowLatencyCall& call, int ranks, int sms
     case CollectiveKind::all_to_all:
       STRETTO_ASSERT(false, "all-to-alls are NCCL's");
     case CollectiveKind::all_reduce_norm: {
-      if (!call.leaves_room) shape.threads = threads_of_norm(vectors(call, call.row_elements));
+      shape.threads = threads_of_norm(vectors(call, call.row_elements));
       const int loads = device::norm_in_flight(ranks, shape.threads, true);
       shape.kernel = {"kernels/all_reduce_norm.h",
                       fmt::format("all_reduce_norm_{}<GpuBlock, {}>",

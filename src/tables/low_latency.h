@@ -26,7 +26,6 @@ struct LowLatencyCall {
   DevicePtr residual = 0, weights = 0, normed = 0;
   int64_t row_elements = 0;
   float eps = 0;
-  bool leaves_room = false;  // kernels that copy engines have fed run beside its blocks
 
   bool operator==(const LowLatencyCall&) const = default;
 };
