@@ -154,17 +154,6 @@ TEST(KPhases, ServeFewerRows) {
       expect_right(at_rows(plan, rows), fmt::format("{} of {} rows", text, rows), nullptr);
     }
   }
-  const Operator mlp = make_operator("mlp", {{"m", 128}, {"h", 200}, {"f", 96}}, 4);
-  const Plan gated =
-      lower(mlp,
-            parse_schedules("up:tiles,tile=16x32,comm-sms=2,k-phases=3,rows=bucket/down:tiles,"
-                            "tile=16x16,rows=bucket",
-                            mlp, machine),
-            machine);
-  ASSERT_TRUE(why_not_served(gated).empty()) << why_not_served(gated).front();
-  for (const int64_t rows : {31, 77}) {
-    expect_right(at_rows(gated, rows), fmt::format("an MLP of {} rows", rows), nullptr);
-  }
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ TEST_F(CompileTest, MoversOfRoutedRowsSpillLittle) {
   for (const bool norms : {false, true}) {
     const CompiledKernel kernel = compiler_.compile(mover_source(norms, true), "sm_90a");
     EXPECT_GT(most_registers(kernel.log), 0);
-    EXPECT_LE(spilled_bytes(kernel.log), norms ? 320 : 32) << kernel.log;
+    EXPECT_LE(spilled_bytes(kernel.log), norms ? 320 : 64) << kernel.log;
   }
 }
 

@@ -291,7 +291,7 @@ TEST(ExpertProducts, StandBehindTwoKernelsThatBringTheirTokens) {
     for (const Step& step : program.streams[0].steps) {
       kinds += step.kind == StepKind::gemm ? "g" : step.kind == StepKind::move ? "m" : ".";
     }
-    EXPECT_EQ(kinds, "m..m..ggm..m");
+    EXPECT_EQ(kinds, "m..mggm..m");
     EXPECT_EQ(program.moves.size(), 4u);
   }
 }
