@@ -122,7 +122,8 @@ class Operations:
                 return f"there are plans for {MOST_PLANS} numbers of rows, and each takes seconds to make"
             if is_captured:
                 return NOT_IN_GRAPHS
-            by_rows[room] = self._make(call, room, dtype, kind)
+            made = self._make(call, room, dtype, kind)
+            by_rows[room] = self._for_graphs(made, call, room) if kind == "fixed" else made
             if call.op != "run_graph":  # of whose sizes any may be rows
                 self._served.setdefault(key, call.without_tensors())
         return by_rows[room]
@@ -153,18 +154,29 @@ class Operations:
 
     def _other_than(self, serving, call, rows, dtype):
         """Or why there is none."""
-        made = self._make(call, rows, dtype, "fixed")
+        made = self._for_graphs(self._make(call, rows, dtype, "fixed"), call, rows)
         if isinstance(made, str):
             return made
-        schedule = made.schedule()
         serving.prepare(rows)
-        if schedule == serving.schedule(rows).removesuffix(ANY_ROWS):
-            made.close()
-            return "its schedule serves any number of rows"
-        if made.runs_per_graph() == 1:
+        if made.schedule() != serving.schedule(rows).removesuffix(ANY_ROWS):
             return made
-        made.close()  # no graph would take it
-        return self._make(call, rows, dtype, "fixed", schedule.replace("reuse=double", "reuse=ack"))
+        made.close()
+        return "its schedule serves any number of rows"
+
+    def _for_graphs(self, made, call, room):
+        """The operation, or the same where one run of it makes no whole graph, with buffers that runs do not take in
+        turn.
+        """
+        if isinstance(made, str) or self._group.options.schedule != "auto" or made.runs_per_graph(made.max_rows) == 1:
+            return made
+        schedule = made.schedule()
+        if "reuse=double" not in schedule:
+            return made
+        other = self._make(call, room, made.dtype, "fixed", schedule.replace("reuse=double", "reuse=ack"))
+        if isinstance(other, str):
+            return made
+        made.close()
+        return other
 
     def _make(self, call, room, dtype, rows, schedule=None):
         if self._nowhere is not None:

@@ -28,7 +28,7 @@ class Operation:
     def prepare(self, num_rows):
         self.prepared.append(num_rows)
 
-    def runs_per_graph(self, num_rows):
+    def runs_per_graph(self, num_rows=None):
         return 1
 
     def schedule(self, num_rows=None):

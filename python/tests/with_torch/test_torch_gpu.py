@@ -26,7 +26,9 @@ class Operation:
         if self.refusal:
             raise ValueError(self.refusal)
         self.context, self.operator, self.options, self.runs = context, operator, options, []
-        self.rows, self.max_rows = options["rows"], next(iter(options["sizes"].values()))
+        sizes = options["sizes"]
+        self.rows, self.max_rows = options["rows"], sizes.get("m", next(iter(sizes.values())))
+        self.dtype = options["dtype"]
         self.finished, self.prepared, self.is_closed = 0, [], False
         Operation.made.append(self)
 
@@ -257,6 +259,18 @@ class Calls(unittest.TestCase):
         self.assertEqual([(one.rows, len(one.runs), one.is_closed) for one in Operation.made],
                          [("bucket", 3, False), ("fixed", 0, True)])
 
+    def test_plans_of_exact_rows_go_in_graphs(self):
+        engine = self.engine()
+        x, up = torch.zeros(4, 8).bfloat16(), torch.zeros(16, 8).bfloat16()
+        with mock.patch.object(Operation, "of_exactly", "decomposed,reuse=double"), \
+                mock.patch.object(Operation, "per_graph", 2):
+            call = _calls.mlp(4, x, [up, up], [], up.t().contiguous(), "swiglu", True, 1)
+            engine.run(call, "bf16", {})
+            self.is_capturing = True
+            engine.run(call, "bf16", {})
+        self.assertEqual([(one.options["schedule"], len(one.runs), one.is_closed) for one in Operation.made],
+                         [("auto", 0, True), ("decomposed,reuse=ack", 2, False)])
+
     def test_rows_that_come_again_have_what_goes_in_graphs(self):
         engine = self.engine()
         with mock.patch.object(Operation, "of_exactly", "decomposed,reuse=double,tile=64x64"), \
@@ -329,7 +343,6 @@ class Calls(unittest.TestCase):
         with mock.patch.object(Operation, "runs_per_graph", runs_per_graph):
             for self.is_capturing in (False, True):
                 made = engine.run(call, "bf16", {})
-                Operation.made[0].max_rows = 4  # as the library says it
             self.assertEqual((tuple(made["out"].shape), Operation.made[0].runs[1][1]), ((4, 16), 4))
 
     def test_tensors_are_aligned_and_targets_written(self):
