@@ -12,6 +12,9 @@ from ._refusals import NotServed
 # Of these one operation serves any number of rows; of others each number has its own.
 SERVING = ("ag-gemm", "ag-gemm-bias", "gemm-rs", "gemm-ar")
 FEWEST_ROWS = 256
+# From so many on rows that come again may have an operation of their own. Fewer are served well by what serves any
+# number, and "auto" errs more: a layer of 512 rows was 17 % slower by what it took for exactly these.
+FEWEST_EXACT = 1024
 NOT_IN_GRAPHS = "a first call with so many rows makes a plan, which no CUDA graph can: call it once before"
 MOST_MET = 4096  # numbers of rows that are remembered
 MOST_PLANS = 8  # of an operator that differs in rows alone, but for rooms: making one takes seconds
@@ -140,7 +143,7 @@ class Operations:
         key = _key(call, dtype)
         by_rows = self._by_rows(call, (*key, "fixed"))
         if rows not in by_rows:
-            if (rows <= FEWEST_ROWS or is_captured or self._group.options.schedule != "auto" or
+            if (rows < FEWEST_EXACT or is_captured or self._group.options.schedule != "auto" or
                     rows <= self._covered.get(key, 0) or len(by_rows) >= MOST_PLANS):
                 return serving
             if (*key, rows) not in self._met:

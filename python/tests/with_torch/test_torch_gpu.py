@@ -246,16 +246,16 @@ class Calls(unittest.TestCase):
     def test_rows_that_come_again_have_what_is_best_for_exactly_these(self):
         engine = self.engine()
         with mock.patch.object(Operation, "of_exactly", "decomposed"):
-            for rows in (512, 300, 512, 512):
+            for rows in (2048, 1100, 2048, 2048):
                 engine.run(self.call(rows), "bf16", {})
                 self.assertEqual(engine.told().may_change, len(Operation.made) == 1)
         self.assertEqual([(one.rows, one.max_rows, len(one.runs)) for one in Operation.made],
-                         [("bucket", 512, 2), ("fixed", 512, 2)])
+                         [("bucket", 2048, 2), ("fixed", 2048, 2)])
 
     def test_rows_that_come_again_keep_a_schedule_that_serves_any(self):
         engine = self.engine()
         for _ in range(3):
-            engine.run(self.call(512), "bf16", {})
+            engine.run(self.call(2048), "bf16", {})
         self.assertEqual([(one.rows, len(one.runs), one.is_closed) for one in Operation.made],
                          [("bucket", 3, False), ("fixed", 0, True)])
 
@@ -276,23 +276,23 @@ class Calls(unittest.TestCase):
         with mock.patch.object(Operation, "of_exactly", "decomposed,reuse=double,tile=64x64"), \
                 mock.patch.object(Operation, "per_graph", 2):
             for _ in range(2):
-                engine.run(self.call(512), "bf16", {})
+                engine.run(self.call(2048), "bf16", {})
             self.is_capturing = True
-            engine.run(self.call(512), "bf16", {})
+            engine.run(self.call(2048), "bf16", {})
         self.assertEqual([(one.options["schedule"], len(one.runs), one.is_closed) for one in Operation.made],
                          [("auto", 1, False), ("auto", 0, True), ("decomposed,reuse=ack,tile=64x64", 2, False)])
 
     def test_few_rows_captures_and_schedules_by_name_make_nothing_for_rows_that_come_again(self):
         engine, named = self.engine(), self.engine("tiles")
         with mock.patch.object(Operation, "of_exactly", "decomposed"):
-            for rows in (256, 256, 512):
+            for rows in (1000, 1000, 2048):
                 engine.run(self.call(rows), "bf16", {})
             self.is_capturing = True
-            engine.run(self.call(512), "bf16", {})
+            engine.run(self.call(2048), "bf16", {})
             self.is_capturing = False
             for _ in range(3):
-                named.run(self.call(512), "bf16", {})
-            for rows in range(512, 512 + 2 * _operations.MOST_PLANS):  # no more than so many
+                named.run(self.call(2048), "bf16", {})
+            for rows in range(1024, 1024 + 2 * _operations.MOST_PLANS):  # no more than so many
                 engine.run(self.call(rows), "bf16", {})
                 engine.run(self.call(rows), "bf16", {})
         self.assertEqual([one.rows for one in Operation.made].count("fixed"), _operations.MOST_PLANS)
