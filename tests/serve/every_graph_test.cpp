@@ -168,7 +168,7 @@ std::string refusal_of(Context& context, const Operator& op, const OperationOpti
 TEST(EveryGraphInTheStub, ByRanksThatShareAGpuToo) {
   if (is_outside()) GTEST_SKIP() << "a part of EveryGraph";
   Context context(kRanks, 1);
-  const Operator op = parse_operator("gemm-a2a m=64 n=768 k=512 ranks=3 dtype=bf16");
+  const Operator op = parse_operator("gemm-a2a m=64 n=96 k=4096 ranks=3 dtype=bf16");
   const Operation operation(context, op, {.rows = RowCount::fixed});
   EXPECT_THAT(operation.reason(64),
               HasSubstr("tiles, since what is fastest does not run by ranks"));
