@@ -6,10 +6,10 @@
 // the end of a kernel is the boundary. Where all that lanes do after their last tile is to norm
 // rows, the GEMM kernel's blocks do it too (plan/tile_rows.h). Partitions that lanes make ahead of
 // their first tile are a mover kernel before both. Comm lanes are one mover kernel on a stream of
-// its own, or blocks of the GEMM kernels that they are for (joined_movers.h); every copy lane and every nccl
-// lane is a stream. Waits and notifies inside a kernel are the kernel's; those at a boundary or in
-// a copy or nccl lane are steps of the stream. Where a step of the same rank makes a notify that
-// another step awaits, a stream event takes the counter's place.
+// its own, or blocks of the GEMM kernels that they are for (joined_movers.h); every copy lane and
+// every nccl lane is a stream. Waits and notifies inside a kernel are the kernel's; those at a
+// boundary or in a copy or nccl lane are steps of the stream. Where a step of the same rank makes a
+// notify that another step awaits, a stream event takes the counter's place.
 //
 // What compute lanes await behind their last task is dealt out to the blocks of the kernel before
 // it when the rank has no copy and no nccl lanes: then nothing but that kernel and the comm lanes,
@@ -69,7 +69,8 @@ struct RankProgram {
   // Of each of `gemms` whose first blocks are movers, which of `moves` these are: no step either.
   std::vector<std::optional<uint32_t>> movers;
   bool joins() const {
-    return std::any_of(movers.begin(), movers.end(), [](const auto& one) { return one.has_value(); });
+    return std::any_of(movers.begin(), movers.end(),
+                       [](const auto& one) { return one.has_value(); });
   }
   bool is_in_gemm(size_t move) const {
     const auto number = static_cast<uint32_t>(move);

@@ -49,9 +49,10 @@ constexpr double kStreamOfAll = 0.82;
 // A task of an entry without rows reads that it is empty, in the L2 cache, and is done. Not
 // measured.
 constexpr double kEmptyEntryUs = 0.3;
-// A block that makes a partition takes this long for each of its experts, and for each choice beyond
-// those that its warps have at once, whatever it moves (one H100, docs/notes/moe.md: 17 us of 1024
-// choices of 128 experts, 36 of 256; of 8192 and of 65536 choices of 128 experts 20 and 144).
+// A block that makes a partition takes this long for each of its experts, and for each choice
+// beyond those that its warps have at once, whatever it moves (one H100, docs/notes/moe.md: 17 us
+// of 1024 choices of 128 experts, 36 of 256; of 8192 and of 65536 choices of 128 experts 20 and
+// 144).
 constexpr double kExpertOfPartitionUs = 0.12, kChoiceOfPartitionUs = 0.002;
 constexpr double kChoicesAtOnce = 4096;
 // Tiles that pick their rows while they load them multiply so many times longer. One H100, layers

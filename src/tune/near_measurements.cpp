@@ -30,10 +30,10 @@ constexpr double kDoubt = 1.1;
 // gather took 1.15 times its prediction on two H200s. A factor of two more is doubted by 7 %.
 constexpr double kBeyond = 0.1;
 // Where evidence of sums is thin, beyond kFar, what cannot lose goes before a small lead: cuBLAS,
-// with communication beside it or behind. Our own kernels have to lead by this share for each factor
-// of e that the nearest evidence is farther: slices of 36,864 terms took 2055 us where cuBLAS beside
-// copy engines takes 1824. Gathers are doubted by the factor above; more would leave what is fastest
-// out of what is measured.
+// with communication beside it or behind. Our own kernels have to lead by this share for each
+// factor of e that the nearest evidence is farther: slices of 36,864 terms took 2055 us where
+// cuBLAS beside copy engines takes 1824. Gathers are doubted by the factor above; more would leave
+// what is fastest out of what is measured.
 constexpr double kLeadWhereThin = 0.05;
 
 // Schedules that the simulation gets wrong alike.

@@ -29,7 +29,8 @@ class NeedsCompiler : public ::testing::Test {
   // Without a cache: no spills, and quick, since a plan's first run waits for it.
   static void expect_no_spills_in_time(const std::string& name, const std::string& source,
                                        const std::string& arch) {
-    constexpr double kMostSeconds = 6;  // 5.2 of tiles in phases with movers beside them, the longest
+    // Tiles in phases with movers beside them take 5.2, the longest.
+    constexpr double kMostSeconds = 6;
     const TimedKernel timed = compile_timed(source, arch);
     EXPECT_GT(most_registers(timed.log), 0) << name << ": no resource report";
     EXPECT_EQ(spilled_bytes(timed.log), 0) << name << "\n" << timed.log;

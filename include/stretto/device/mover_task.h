@@ -116,10 +116,10 @@ struct RoutedTask {
                                      // left; gates: whether they normalise, by what the task has as
                                      // epsilon; slices: of each expert; permute: rows that are
                                      // stored by choice, 0: rows stay in the order of CHOICES
-  uint32 workers;  // route and its steps: warps that make the partition
-  uint32 parts;    // place_choices, fill_entries: rows of PARTS; sum_counts:
-                   // blocks of COUNTS
-  uint32 part;     // place_choices: that of IDS; fill_entries: the first entry
+  uint32 workers;                    // route and its steps: warps that make the partition
+  uint32 parts;                      // place_choices, fill_entries: rows of PARTS; sum_counts:
+                                     // blocks of COUNTS
+  uint32 part;                       // place_choices: that of IDS; fill_entries: the first entry
 };
 
 struct MoverParams {
