@@ -43,9 +43,7 @@ import stretto  # noqa: E402
 import stretto.torch as st  # noqa: E402
 
 MODES = ("eager", "graph", "compiled")
-for limit in ("recompile_limit", "cache_size_limit"):  # of one function, which each way is one more of
-    if hasattr(torch._dynamo.config, limit):
-        setattr(torch._dynamo.config, limit, 64)
+MOST_WAYS_COMPILED = 64  # of a layer's function, of which each way is one; PyTorch's own limit is 8
 FEWEST_DEALT = 256  # sequences of decoding below which ways that deal rows to the ranks are no rivals
 LOST_S = 120  # whoever waits for another rank longer takes the job down
 
@@ -135,8 +133,8 @@ def contest(job, names, make, right, repeats):
         found[label].update(us=slowest[len(slowest) // 2], low_us=slowest[len(slowest) // 10],
                             high_us=slowest[-1 - len(slowest) // 10])
         if job.args.kernels and job.on_gpu:
-            dist.barrier(group=job.host)
-            found[label]["kernels"] = kernels_in(calls[label])
+            kernels, _ = job.attempt(lambda: kernels_in(calls[label]))  # noqa: B023 (it is called at once)
+            found[label]["kernels"] = kernels or []
     return found
 
 
@@ -150,6 +148,9 @@ def ratio(ways):
 def measure(job, model, kind, rows):
     args, found = job.args, None
     torch.compiler.reset()
+    for limit in ("recompile_limit", "cache_size_limit"):  # the newer name and the older one
+        if hasattr(torch._dynamo.config, limit):
+            setattr(torch._dynamo.config, limit, MOST_WAYS_COMPILED)
     if kind == "train":
         count = min(args.train_layers, model.count)
         expected = training_reference(job, model, rows, count)

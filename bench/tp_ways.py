@@ -205,7 +205,7 @@ class StrettoMlpRows(StrettoRows):
 
 
 # Those of PyTorch's first; the others are compared with the best of them.
-WAYS = {"plain": Plain, "alone": Alone, "alone-rows": AloneRows, "nccl": Nccl, "nccl-rows": NcclRows, "async-tp": AsyncTp,
-        "stretto": Stretto, "stretto-rows": StrettoRows,
-        "stretto-norm": StrettoNorm, "stretto-mlp-norm": StrettoMlpNorm, "stretto-mlp": StrettoMlp, "stretto-mlp-rows": StrettoMlpRows}
+WAYS = {"plain": Plain, "alone": Alone, "alone-rows": AloneRows, "nccl": Nccl, "nccl-rows": NcclRows,
+        "async-tp": AsyncTp, "stretto": Stretto, "stretto-rows": StrettoRows, "stretto-norm": StrettoNorm,
+        "stretto-mlp": StrettoMlp, "stretto-mlp-norm": StrettoMlpNorm, "stretto-mlp-rows": StrettoMlpRows}
 OURS, FLOORS = "stretto", "alone"

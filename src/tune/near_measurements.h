@@ -13,7 +13,7 @@ struct ExpectedNearby {
   // That speak for it, the nearest first; empty where nothing was measured on the machine.
   std::vector<const TunedOperator*> operators;
   std::vector<Expectation> schedules;  // empty: none can serve
-  bool is_thin = false;                // nothing near was measured
+  bool is_thin = false;                // it has sums, and nothing near was measured
   double doubt = 1;  // how many times longer our own kernels are taken to take for that
 };
 

@@ -1,101 +1,19 @@
 """What calls on GPU tensors ask of the library; its operations are stand-ins here, and tensors lie on the CPU."""
 
-import types
 import unittest
 from unittest import mock
 
-import ranks  # noqa: F401  (PyTorch, or no tests)
+from fake_operations import OnOperations, Operation
 
 import torch
 
-import stretto
 import stretto.torch as st
-from stretto.torch import _calls, _engine, _gpu, _gpu_context, _operations
+from stretto.torch import _calls, _engine, _gpu, _gpu_context
 from stretto.torch._refusals import NotServed
 from stretto.torch.report import UNALIGNED
 
 
-class Operation:
-    made = []
-    refusal = failure = ""
-    per_graph = 1
-    workspace_bytes = 100
-    of_exactly = "tiles"  # what "auto" takes for fixed rows
-
-    def __init__(self, context, operator, **options):
-        if self.refusal:
-            raise ValueError(self.refusal)
-        self.context, self.operator, self.options, self.runs = context, operator, options, []
-        sizes = options["sizes"]
-        self.rows, self.max_rows = options["rows"], sizes.get("m", next(iter(sizes.values())))
-        self.dtype = options["dtype"]
-        self.finished, self.prepared, self.is_closed = 0, [], False
-        Operation.made.append(self)
-
-    def run(self, tensors, num_rows, stream):
-        if self.failure:
-            raise RuntimeError(f"{self.failure}; finish() on all ranks goes on behind it")
-        self.runs.append((tensors, num_rows, stream))
-
-    def runs_per_graph(self, rows=None):
-        return self.per_graph if "reuse=ack" not in self.schedule() else 1
-
-    def prepare(self, num_rows):
-        self.prepared.append(num_rows)
-
-    def schedule(self, num_rows=None):
-        if self.rows == "bucket":
-            return "tiles" + _operations.ANY_ROWS
-        return self.of_exactly if self.options["schedule"] == "auto" else self.options["schedule"]
-
-    def close(self):
-        self.is_closed = True
-
-    def error(self):
-        return self.failure
-
-    def bad_ids(self):
-        return 3 * len(self.runs)
-
-    def finish(self):
-        self.finished += 1
-        if self.failure:
-            raise RuntimeError(self.failure)
-
-
-class Calls(unittest.TestCase):
-    def setUp(self):
-        Operation.made.clear()
-        self.is_capturing, self.capability = False, (9, 0)
-        self.contexts = []
-        patched = [mock.patch.object(stretto, "Operation", Operation),
-                   mock.patch.object(stretto, "Context", self.context),
-                   mock.patch.object(torch.cuda, "current_stream", lambda device: "the stream"),
-                   mock.patch.object(torch.cuda, "get_device_capability", lambda gpu: self.capability),
-                   mock.patch.object(torch.cuda, "is_current_stream_capturing", lambda: self.is_capturing)]
-        for one in patched:
-            one.start()
-            self.addCleanup(one.stop)
-
-    def context(self, timeout_s, **named):
-        named.setdefault("workspace_bytes", 0)
-        made = types.SimpleNamespace(timeout_s=timeout_s, closed=False, **named)
-        made.close = lambda: setattr(made, "closed", True)
-        made.everyone = named["exchange"](b"secret %d" % named["rank"])
-        self.contexts.append(made)
-        return made
-
-    def engine(self, schedule="auto", **options):
-        """Of a group of one rank."""
-        threads = st.Threads(1, timeout_s=60, schedule=schedule, **options)
-        self.addCleanup(threads.close)
-        return _gpu.Engine(threads.groups[0])
-
-    @staticmethod
-    def call(rows=4, n=16, out=None):
-        return _calls.matmul_reduce(torch.zeros(rows, 8, dtype=torch.bfloat16),
-                                    torch.zeros(n, 8, dtype=torch.bfloat16), 1)
-
+class Calls(OnOperations):
     def test_a_context_is_of_the_groups_ranks(self):
         def program(group):
             _gpu.Engine(group).run(self.call(), "bf16", {})
@@ -167,22 +85,6 @@ class Calls(unittest.TestCase):
                 engine.run(self.call(), "bf16", {})
         self.assertFalse(self.contexts)
 
-    def test_one_operation_serves_many_row_counts(self):
-        engine = self.engine("tiles")
-        for rows in (1, 200, 256, 257, 400):
-            made = engine.run(self.call(rows), "bf16", {})
-            self.assertEqual(tuple(made["out"].shape), (rows, 16))
-        small, large = Operation.made
-        self.assertEqual(small.operator, "gemm-ar")
-        self.assertEqual(small.options, {"dtype": "bf16", "rows": "bucket", "schedule": "tiles",
-                                         "sizes": {"m": 256, "n": 16, "k": 8}, "measure_ms": None})
-        self.assertEqual(large.options["sizes"]["m"], 512)
-        self.assertEqual([rows for _, rows, _ in small.runs], [1, 200, 256])
-        tensors, _, stream = large.runs[0]
-        self.assertEqual(set(tensors), {"a", "b", "out"})
-        self.assertEqual(stream, "the stream")
-        self.assertEqual(len(self.contexts), 1)
-
     def test_operators_of_several_products_have_fixed_rows(self):
         engine = self.engine()
         x, up = torch.zeros(4, 8).bfloat16(), torch.zeros(16, 8).bfloat16()
@@ -210,101 +112,6 @@ class Calls(unittest.TestCase):
         self.assertEqual(given, [[torch.int64, torch.bfloat16, torch.bfloat16, torch.bfloat16],
                                  [torch.int64, torch.float32, torch.bfloat16, torch.bfloat16],
                                  [torch.int32, torch.float32, torch.bfloat16, torch.bfloat16]])
-
-    def test_row_counts_that_come_and_go_do_not_make_plans_for_ever(self):
-        engine = self.engine()
-        x, up = torch.zeros(4, 8).bfloat16(), torch.zeros(16, 8).bfloat16()
-
-        def run(rows):
-            engine.run(_calls.mlp(rows, x, [up, up], [], up.t().contiguous(), "swiglu", True, 1), "bf16", {})
-        for rows in range(1, _operations.MOST_PLANS + 1):
-            run(rows)
-        with self.assertRaisesRegex(NotServed, "plans for 8 numbers of rows"):
-            run(99)
-        run(3)
-        self.assertEqual(len(Operation.made), _operations.MOST_PLANS)
-
-    @staticmethod
-    def no_buckets():
-        """Operations are made for fixed rows only, in the block."""
-        real = Operation.__init__
-
-        def refuse(operation, context, operator, **options):
-            if options["rows"] == "bucket":
-                raise ValueError("no schedule serves it")
-            real(operation, context, operator, **options)
-        return mock.patch.object(Operation, "__init__", refuse)
-
-    def test_what_serves_no_fewer_rows_has_fixed_ones(self):
-        engine = self.engine()
-        x, w = torch.zeros(4, 8).bfloat16(), torch.zeros(16, 8).bfloat16()
-        with self.no_buckets():
-            for rows in (4, 4, 8):
-                engine.run(_calls.gather_matmul(rows, x, w, w[:, 0].contiguous(), 1), "bf16", {})
-        self.assertEqual([one.options["sizes"]["m"] for one in Operation.made], [4, 8])
-
-    def test_rows_that_come_again_have_what_is_best_for_exactly_these(self):
-        engine = self.engine()
-        with mock.patch.object(Operation, "of_exactly", "decomposed"):
-            for rows in (2048, 1100, 2048, 2048):
-                engine.run(self.call(rows), "bf16", {})
-                self.assertEqual(engine.told().may_change, len(Operation.made) == 1)
-        self.assertEqual([(one.rows, one.max_rows, len(one.runs)) for one in Operation.made],
-                         [("bucket", 2048, 2), ("fixed", 2048, 2)])
-
-    def test_rows_that_come_again_keep_a_schedule_that_serves_any(self):
-        engine = self.engine()
-        for _ in range(3):
-            engine.run(self.call(2048), "bf16", {})
-        self.assertEqual([(one.rows, len(one.runs), one.is_closed) for one in Operation.made],
-                         [("bucket", 3, False), ("fixed", 0, True)])
-
-    def test_plans_of_exact_rows_go_in_graphs(self):
-        engine = self.engine()
-        x, up = torch.zeros(4, 8).bfloat16(), torch.zeros(16, 8).bfloat16()
-        with mock.patch.object(Operation, "of_exactly", "decomposed,reuse=double"), \
-                mock.patch.object(Operation, "per_graph", 2):
-            call = _calls.mlp(4, x, [up, up], [], up.t().contiguous(), "swiglu", True, 1)
-            engine.run(call, "bf16", {})
-            self.is_capturing = True
-            engine.run(call, "bf16", {})
-        self.assertEqual([(one.options["schedule"], len(one.runs), one.is_closed) for one in Operation.made],
-                         [("auto", 0, True), ("decomposed,reuse=ack", 2, False)])
-
-    def test_rows_that_come_again_have_what_goes_in_graphs(self):
-        engine = self.engine()
-        with mock.patch.object(Operation, "of_exactly", "decomposed,reuse=double,tile=64x64"), \
-                mock.patch.object(Operation, "per_graph", 2):
-            for _ in range(2):
-                engine.run(self.call(2048), "bf16", {})
-            self.is_capturing = True
-            engine.run(self.call(2048), "bf16", {})
-        self.assertEqual([(one.options["schedule"], len(one.runs), one.is_closed) for one in Operation.made],
-                         [("auto", 1, False), ("auto", 0, True), ("decomposed,reuse=ack,tile=64x64", 2, False)])
-
-    def test_few_rows_captures_and_schedules_by_name_make_nothing_for_rows_that_come_again(self):
-        engine, named = self.engine(), self.engine("tiles")
-        with mock.patch.object(Operation, "of_exactly", "decomposed"):
-            for rows in (1000, 1000, 2048):
-                engine.run(self.call(rows), "bf16", {})
-            self.is_capturing = True
-            engine.run(self.call(2048), "bf16", {})
-            self.is_capturing = False
-            for _ in range(3):
-                named.run(self.call(2048), "bf16", {})
-            for rows in range(1024, 1024 + 2 * _operations.MOST_PLANS):  # no more than so many
-                engine.run(self.call(rows), "bf16", {})
-                engine.run(self.call(rows), "bf16", {})
-        self.assertEqual([one.rows for one in Operation.made].count("fixed"), _operations.MOST_PLANS)
-
-    def test_a_bucket_that_is_refused_hides_no_plan_of_as_many_rows(self):
-        """256 and 512 rows are buckets, too."""
-        engine = self.engine()
-        with self.no_buckets():
-            for rows in (256, 512, 200):
-                engine.run(self.call(rows), "bf16", {})
-        self.assertEqual([(one.options["rows"], one.options["sizes"]["m"]) for one in Operation.made],
-                         [("fixed", 256), ("fixed", 512), ("fixed", 200)])
 
     def test_what_is_refused_is_asked_once(self):
         engine = self.engine()
