@@ -127,6 +127,30 @@ STRETTO_DEVICE void cluster_sync() {
           : "memory");
 }
 
+// Besides, what threads of the cluster wrote to shared memory before is there for all of them.
+STRETTO_DEVICE void cluster_sync_shared() {
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
+}
+
+// Where block `cluster_rank` of this cluster has what this block has at `address`.
+STRETTO_DEVICE uint32 shared_address_in(uint32 cluster_rank, uint32 address) {
+  uint32 there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(cluster_rank));
+  return there;
+}
+
+STRETTO_DEVICE Vec16 load_cluster_vector(uint32 address) {
+  Vec16 v;
+  asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+               : "r"(address)
+               : "memory");
+  return v;
+}
+
 // Every warp of the warpgroup must call it; takes effect only under a register cap at entry.
 template <uint32 kRegisters>
 STRETTO_DEVICE void give_registers() {

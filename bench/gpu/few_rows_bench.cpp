@@ -1,0 +1,242 @@
+// The kernel of few rows alone against cuBLAS, on weights that are in no cache and on ones that
+// may be: every configuration is verified, then timed in turns.
+//
+//   few_rows_bench [--out results.json] [--shapes MxNxK,...] [--all]
+//
+// Vectors of two ranks go into memory of this GPU: what links cost is not in it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "gpu/cublas.h"
+#include "gpu/few_rows_kernel.h"
+#include "gpu/graph.h"
+#include "gpu/test_data.h"
+#include "stretto/error.h"
+
+namespace stretto::bench {
+namespace {
+
+using cuda::DeviceMemory;
+using cuda::DevicePtr;
+using cuda::Matrix;
+using device::FewRowsConfig;
+
+constexpr int kLaunches = 12;
+constexpr int64_t kCacheBytes = 200 << 20;  // more than any L2
+
+struct Shape {
+  int64_t m, n, k;
+};
+
+std::vector<Shape> default_shapes() {
+  return {{16, 8192, 4096}, {64, 8192, 4096},  {128, 8192, 4096}, {256, 8192, 4096},
+          {64, 5120, 3456}, {64, 4096, 2048},  {17, 8192, 1024},  {111, 5120, 3200},
+          {32, 4096, 7168}, {64, 8192, 14336}, {213, 5376, 1024}, {64, 2560, 8192}};
+}
+
+Shape shape_from(const std::string& text) {
+  std::vector<int64_t> sizes;
+  for (const std::string_view part : split(text, 'x')) {
+    const auto value = int_from(part);
+    if (!value || *value < 1) throw UsageError("a shape is MxNxK, not '" + text + "'");
+    sizes.push_back(*value);
+  }
+  if (sizes.size() != 3) throw UsageError("a shape is MxNxK, not '" + text + "'");
+  return {sizes[0], sizes[1], sizes[2]};
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+std::vector<FewRowsConfig> configs_of(const Shape& shape, int sms, bool all) {
+  const cuda::FewRowsShape few{shape.m, shape.n, shape.k, DType::bf16};
+  std::vector<FewRowsConfig> list{cuda::fitted(few, sms)};
+  if (!all) return list;
+  const int rows = static_cast<int>((shape.m + 15) / 16 * 16);
+  for (const int columns : {64, 128}) {
+    for (const int blocks : {1, 2}) {
+      for (const int splits : {1, 2, 3, 4, 6, 8}) {
+        for (const int high : {rows, (rows / 2 + 15) / 16 * 16}) {
+          const int64_t tiles = (shape.n + columns - 1) / columns * ((rows + high - 1) / high);
+          if (high > 256 || tiles * splits > 4 * sms || tiles * splits < sms / 2) continue;
+          if (high != rows && (rows < 128 || splits > 2)) continue;
+          const int stage = (columns + high) * 128, room = 220 * 1024 / blocks;
+          const int stages = std::min(8, (room - 2048) / stage);
+          FewRowsConfig config{columns, high, stages, splits, blocks, true};
+          if (stages < 2 || device::layout_of(config).shared_bytes > room) continue;
+          if (blocks == 2 && high * columns > 128 * 128) continue;  // registers
+          if (config != list.front()) list.push_back(config);
+        }
+      }
+    }
+  }
+  return list;
+}
+
+class Bench {
+ public:
+  explicit Bench(bool all) : device_(0), data_(device_, compiler_), cublas_(stream_), all_(all) {}
+  std::string machine() const { return device_.name(); }
+
+  nlohmann::json run(const Shape& shape) {
+    const auto [m, n, k] = shape;
+    const int64_t weights = n * k * 2;
+    const auto copies = static_cast<int>(std::min<int64_t>(kLaunches, kCacheBytes / weights + 2));
+    DeviceMemory a(static_cast<size_t>(m * k * 2)), b(static_cast<size_t>(weights * copies)),
+        c(static_cast<size_t>(m * n * 2)), slots(static_cast<size_t>(2 * m * n * 2)),
+        reference(static_cast<size_t>(m * n * 4)), state(8);
+    const uint64_t zero = 0;
+    state.upload(&zero, 8);
+    data_.fill(stream_, a.address(), m * k, DType::bf16, device::Fill::normal, 1);
+    for (int i = 0; i < copies; ++i) {
+      data_.fill(stream_, b.address() + static_cast<DevicePtr>(i * weights), n * k, DType::bf16,
+                 device::Fill::normal, 2);
+    }
+    const Matrix tokens{a.address(), m, k, k, DType::bf16};
+    const auto weight = [&](int i) {
+      return Matrix{b.address() + static_cast<DevicePtr>(i % copies * weights), n, k, k,
+                    DType::bf16};
+    };
+    const Matrix result{c.address(), m, n, n, DType::bf16};
+    cublas_.multiply(tokens, weight(0), {reference.address(), m, n, n, DType::fp32});
+    device::RowTargets targets{};
+    targets.slots[0] = slots.address();
+    targets.slots[1] = slots.address() + static_cast<DevicePtr>(m * n * 2);
+    targets.state = state.as<const device::uint64>();
+    targets.row_vectors = static_cast<device::uint32>(n / 8);
+
+    const auto graph_of = [&](const auto& launch, int distinct) {
+      return std::make_unique<cuda::Graph>(stream_, [&] {
+        for (int i = 0; i < kLaunches; ++i) launch(weight(distinct == 1 ? 0 : i));
+      });
+    };
+    const auto by_cublas = [&](const Matrix& w) { cublas_.multiply(tokens, w, result); };
+    struct Timed {
+      std::string name;
+      std::unique_ptr<cuda::FewRowsKernel> kernel;
+      std::unique_ptr<cuda::Graph> cold, warm;
+      std::vector<double> cold_us, warm_us;
+      double error = 0;
+    };
+    std::vector<Timed> timed;
+    timed.push_back({"cublas", nullptr, graph_of(by_cublas, 2), graph_of(by_cublas, 1), {}, {}, 0});
+    for (const FewRowsConfig& config : configs_of(shape, device_.num_sms(), all_)) {
+      Timed one;
+      one.name = cuda::describe(config);
+      one.kernel = std::make_unique<cuda::FewRowsKernel>(device_, compiler_, config);
+      const auto launch = [&, kernel = one.kernel.get()](const Matrix& w) {
+        kernel->launch(stream_, tokens, w, targets, 0, 2, true);
+      };
+      cuda::check(cuda::driver().fill_bytes(slots.address(), 0xff, static_cast<size_t>(4 * m * n),
+                                            stream_.handle()),
+                  "poison the slots");
+      launch(weight(0));
+      for (const DevicePtr slot : {targets.slots[0], targets.slots[1]}) {
+        one.error =
+            std::max(one.error, cuda::relative_error(data_.compare(stream_, slot, DType::bf16,
+                                                                   reference.address(), m * n)));
+      }
+      one.cold = graph_of(launch, 2);
+      one.warm = graph_of(launch, 1);
+      timed.push_back(std::move(one));
+    }
+    for (int round = 0; round < 9; ++round) {
+      for (Timed& one : timed) {
+        one.cold_us.push_back(time_us(*one.cold));
+        one.warm_us.push_back(time_us(*one.warm));
+      }
+    }
+    std::sort(timed.begin() + 1, timed.end(),
+              [](const Timed& x, const Timed& y) { return median(x.cold_us) < median(y.cold_us); });
+    nlohmann::json rows = nlohmann::json::array();
+    fmt::print("{} {} {}: bytes at 4.3 TB/s {:.1f}\n", m, n, k,
+               static_cast<double>(weights) / 4.3e6);
+    for (size_t i = 0; i < timed.size(); ++i) {
+      const Timed& one = timed[i];
+      if (i < 7 || one.error > 1e-2) {
+        fmt::print("   {:45} cold {:6.2f} warm {:6.2f} err {:.1e}{}\n", one.name,
+                   median(one.cold_us), median(one.warm_us), one.error,
+                   one.kernel ? fmt::format(" regs {} spill {}", one.kernel->kernel().registers(),
+                                            one.kernel->kernel().local_bytes())
+                              : "");
+      }
+      rows.push_back({{"m", m},
+                      {"n", n},
+                      {"k", k},
+                      {"by", one.name},
+                      {"cold_us", median(one.cold_us)},
+                      {"warm_us", median(one.warm_us)},
+                      {"error", one.error}});
+    }
+    std::fflush(stdout);
+    return rows;
+  }
+
+ private:
+  double time_us(const cuda::Graph& graph) {
+    start_.record(stream_);
+    graph.launch(stream_);
+    stop_.record(stream_);
+    stream_.synchronize();
+    return stop_.elapsed_us_since(start_) / kLaunches;
+  }
+
+  cuda::Device device_;
+  cuda::Compiler compiler_;
+  cuda::Stream stream_;
+  cuda::TestData data_;
+  cuda::Cublas cublas_;
+  cuda::Event start_, stop_;
+  bool all_;
+};
+
+int main_checked(int argc, char** argv) {
+  Arguments arguments("The kernel of few rows alone against cuBLAS");
+  std::string out, commit, date;
+  std::vector<std::string> texts;
+  bool all = false;
+  arguments.add("--out", out, "JSON file for the results");
+  arguments.add("--shapes", texts, "MxNxK, of one GPU");
+  arguments.add("--commit", commit, "recorded with the results");
+  arguments.add("--date", date, "recorded with the results");
+  arguments.add("--all", all, "every configuration, not only the one that is chosen");
+  if (const auto code = arguments.parse(argc, argv)) return *code;
+  if (!out.empty()) check_writable(out);  // before the work whose result it is
+  std::vector<Shape> shapes;
+  for (const std::string& text : texts) shapes.push_back(shape_from(text));
+  if (shapes.empty()) shapes = default_shapes();
+  Bench bench(all);
+  nlohmann::json rows = nlohmann::json::array();
+  for (const Shape& shape : shapes) {
+    for (nlohmann::json& row : bench.run(shape)) rows.push_back(std::move(row));
+  }
+  if (!out.empty()) {
+    write_file(out, nlohmann::json{{"benchmark", "few_rows"},
+                                   {"machine", bench.machine()},
+                                   {"commit", commit},
+                                   {"date", date},
+                                   {"launches_per_graph", kLaunches},
+                                   {"data", "standard normal"},
+                                   {"rows", rows}}
+                            .dump(1) +
+                        "\n");
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace stretto::bench
+
+int main(int argc, char** argv) {
+  return stretto::bench::run_program("few_rows_bench",
+                                     [&] { return stretto::bench::main_checked(argc, argv); });
+}

@@ -1,0 +1,218 @@
+// The kernel of few rows of Hopper (few_rows_task.h).
+//
+//   load warp    feeds stages of weights and tokens by TMA
+//   consumers    warpgroups; multiply stages with wgmma, 64 columns each
+//   all          add up ranges of K, round, and send vectors
+//
+// A block has one tile, and blocks are as many as there are tiles: where two share an SM one
+// multiplies while the other sends.
+#pragma once
+
+#include "stretto/device/elements.h"
+#include "stretto/device/few_rows_task.h"
+#include "stretto/device/gemm_follow.h"
+#include "stretto/device/lang/gpu_words.h"
+#include "stretto/device/lang/numbers.h"
+#include "stretto/device/launch_order.h"
+#include "stretto/device/ptx_barrier.h"
+#include "stretto/device/ptx_tma.h"
+#include "stretto/device/ptx_wgmma.h"
+
+namespace stretto::device {
+
+#ifdef STRETTO_DEVICE
+
+// Shared-memory addresses of one block; the same in all blocks of a cluster.
+template <FewRowsConfig kConfig>
+struct FewRowsShared {
+  static constexpr FewRowsLayout kLayout = layout_of(kConfig);
+  uint32 a, b, full, empty;
+
+  STRETTO_DEVICE explicit FewRowsShared(uint32 base) {
+    a = (base + 1023) & ~1023u;
+    b = a + kConfig.stages * kLayout.a_bytes;
+    full = a + (kLayout.shared_bytes - 1024 - kConfig.stages * 16);
+    empty = full + kConfig.stages * 8;
+  }
+  // Of a row of the tile and a column of it, once stages are no longer read.
+  STRETTO_DEVICE uint32 sum(uint32 row, uint32 column) const {
+    return a + (row * kLayout.pitch + column) * 4;
+  }
+  STRETTO_DEVICE void init_barriers() const {
+    for (int32 i = 0; i < kConfig.stages; ++i) {
+      barrier_init(full + i * 8, 1);
+      barrier_init(empty + i * 8, kConfig.columns / 64);
+    }
+    fence_barrier_init();
+  }
+};
+
+// A block's part: which tile, and which blocks of K.
+struct FewRowsPart {
+  uint32 row, column;
+  uint32 first_k, end_k;
+};
+
+template <FewRowsConfig kConfig>
+STRETTO_DEVICE void few_rows_load(const FewRowsParams& params, const FewRowsShared<kConfig>& shared,
+                                  const FewRowsPart& part) {
+  constexpr FewRowsLayout kLayout = layout_of(kConfig);
+  RingPosition ring{};
+#pragma unroll 1
+  for (uint32 k = part.first_k; k < part.end_k; ++k) {
+    const uint32 full = shared.full + ring.slot * 8;
+    barrier_wait(shared.empty + ring.slot * 8, ring.parity ^ 1);
+    barrier_arrive_expect(full, kLayout.a_bytes + kLayout.b_bytes);
+    tma_load(shared.a + ring.slot * kLayout.a_bytes, &params.weights, k * kTileK, part.column,
+             full);
+    tma_load(shared.b + ring.slot * kLayout.b_bytes, &params.tokens, k * kTileK, part.row, full);
+    ring.template advance<kConfig.stages>();
+  }
+}
+
+template <FewRowsConfig kConfig>
+STRETTO_DEVICE void few_rows_multiply(const FewRowsShared<kConfig>& shared, uint32 consumer,
+                                      uint32 num_k, float (&sums)[kConfig.rows / 2]) {
+  constexpr FewRowsLayout kLayout = layout_of(kConfig);
+  const uint64 a_base = wgmma_descriptor(shared.a + consumer * (64 * kTileK * 2));
+  const uint64 b_base = wgmma_descriptor(shared.b);
+  const auto release = [&](uint32 slot) {
+    if (threadIdx.x % kWarpgroup == 0) barrier_arrive(shared.empty + slot * 8);
+  };
+  RingPosition ring{};
+  uint32 previous = 0;
+#pragma unroll 1
+  for (uint32 k = 0; k < num_k; ++k) {
+    barrier_wait(shared.full + ring.slot * 8, ring.parity);
+    const uint64 a = a_base + ring.slot * (kLayout.a_bytes >> 4);
+    const uint64 b = b_base + ring.slot * (kLayout.b_bytes >> 4);
+    wgmma_fence();
+#pragma unroll
+    for (int32 step = 0; step < kTileK / 16; ++step) {
+      Wgmma<kConfig.rows, kConfig.bf16>::run(sums, a + step * kDescriptorStepK,
+                                             b + step * kDescriptorStepK, k != 0 || step != 0);
+    }
+    wgmma_commit();
+    wgmma_wait<1>();
+    if (k != 0) release(previous);
+    previous = ring.slot;
+    ring.template advance<kConfig.stages>();
+  }
+  wgmma_wait<0>();
+  // Keeps the compiler from reading sums ahead of the wait, which it does not see as their writer.
+#pragma unroll
+  for (float& sum : sums) asm volatile("" : "+f"(sum)::"memory");
+}
+
+// A lane has rows r and r + 1 of every eight, of columns c and c + 8 of a consumer's 64.
+template <FewRowsConfig kConfig>
+STRETTO_DEVICE void few_rows_keep(const FewRowsShared<kConfig>& shared,
+                                  const float (&sums)[kConfig.rows / 2]) {
+  const uint32 lane = threadIdx.x % 32;
+  const uint32 column = threadIdx.x / 32 * 16 + lane / 4;
+#pragma unroll
+  for (int32 i = 0; i < kConfig.rows / 2; ++i) {
+    const uint32 row = i / 4 * 8 + lane % 4 * 2 + i % 2;
+    store_shared_word(shared.sum(row, column + i % 4 / 2 * 8), bits_of_float(sums[i]));
+  }
+}
+
+// Adds eight sums that block `from` of the cluster has at this address of its shared memory.
+template <int32 kSplits>
+STRETTO_DEVICE void add_sums_of(uint32 from, uint32 address, float (&sums)[8]) {
+  if constexpr (kSplits > 1) address = shared_address_in(from, address);
+#pragma unroll
+  for (int32 i = 0; i < 8; i += 4) {
+    const Vec16 four =
+        kSplits > 1 ? load_cluster_vector(address + i * 4) : load_shared_vector(address + i * 4);
+#pragma unroll
+    for (int32 j = 0; j < 4; ++j) sums[i + j] += float_of_bits(four.word[j]);
+  }
+}
+
+// The cluster's blocks share out the tile's vectors.
+template <FewRowsConfig kConfig>
+STRETTO_DEVICE void few_rows_send(const FewRowsParams& params, const FewRowsShared<kConfig>& shared,
+                                  const FewRowsPart& part, uint64 calls) {
+  constexpr uint32 kAcross = kConfig.columns / 8;
+  constexpr uint32 kStep = layout_of(kConfig).threads * kConfig.splits;
+  using Half = typename HalfOf<kConfig.bf16>::Type;
+  const RowTargets& targets = params.targets;
+  const uint64 buffer = calls % 2 * targets.parity_bytes;
+  uint32 v = threadIdx.x;
+  if constexpr (kConfig.splits > 1) v += cluster_rank() * layout_of(kConfig).threads;
+#pragma unroll 1
+  for (; v < kConfig.rows * kAcross; v += kStep) {
+    const uint32 row = part.row + v / kAcross, column = part.column + v % kAcross * 8;
+    if (row >= params.rows) break;
+    if (column >= params.columns) continue;
+    float sums[8] = {};
+#pragma unroll
+    for (int32 from = 0; from < kConfig.splits; ++from) {
+      add_sums_of<kConfig.splits>(from, shared.sum(v / kAcross, v % kAcross * 8), sums);
+    }
+    Vec16 value;
+#pragma unroll
+    for (int32 i = 0; i < 4; ++i) {
+      value.word[i] = Half::canonical(Half::round_pair(sums[2 * i], sums[2 * i + 1]));
+    }
+    const auto send = [&](uint32 rank, uint32 to_row) {
+      const uint64 at = targets.slots[rank] + buffer +
+                        (static_cast<uint64>(to_row) * targets.row_vectors + column / 8) * 16;
+      store_strong(reinterpret_cast<Vec16*>(at), value, Scope::kSystem);
+    };
+    if (targets.part_rows != 0) {
+      const uint32 owner = row / targets.part_rows;
+      send(owner, row - owner * targets.part_rows);
+    } else {
+#pragma unroll 1
+      for (int32 k = 1; k <= params.ranks; ++k) {
+        const int32 rank = params.rank + k;
+        send(rank < params.ranks ? rank : rank - params.ranks, row);
+      }
+    }
+  }
+}
+
+template <FewRowsConfig kConfig>
+STRETTO_DEVICE void few_rows_sm90(const FewRowsParams& params) {
+  constexpr int32 kSplits = kConfig.splits;
+  constexpr int32 kConsumerWarps = kConfig.columns / 64 * 4;
+  extern __shared__ uint8 shared_memory[];
+  const FewRowsShared<kConfig> shared(shared_address(shared_memory));
+  const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
+  const uint32 tile = blockIdx.x / kSplits, range = kSplits > 1 ? cluster_rank() : 0;
+  const uint32 row_tile = tile / params.column_tiles;
+  const FewRowsPart part{row_tile * kConfig.rows,
+                         (tile - row_tile * params.column_tiles) * kConfig.columns,
+                         params.num_k * range / kSplits, params.num_k * (range + 1) / kSplits};
+  if (threadIdx.x == 0) {
+    prefetch_tensor_map(&params.weights);
+    prefetch_tensor_map(&params.tokens);
+    shared.init_barriers();
+  }
+  wait_for_stream();
+  const uint64 calls = *params.targets.state;
+  __syncthreads();
+  float sums[kConfig.rows / 2];
+  if (warp < kConsumerWarps) {
+    few_rows_multiply<kConfig>(shared, warp / 4, part.end_k - part.first_k, sums);
+  } else if (threadIdx.x % 32 == 0) {
+    few_rows_load<kConfig>(params, shared, part);
+  }
+  __syncwarp();
+  __syncthreads();  // no stage is read any longer
+  if (warp < kConsumerWarps) few_rows_keep<kConfig>(shared, sums);
+  if constexpr (kSplits > 1) {
+    cluster_sync_shared();
+  } else {
+    __syncthreads();
+  }
+  few_rows_send<kConfig>(params, shared, part, calls);
+  __syncwarp();
+  if constexpr (kSplits > 1) cluster_sync();  // until then others read this block's sums
+}
+
+#endif  // STRETTO_DEVICE
+
+}  // namespace stretto::device

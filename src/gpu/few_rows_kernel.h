@@ -1,0 +1,52 @@
+// The kernel of few rows (stretto/device/few_rows_sm90.h), compiled for one configuration.
+#pragma once
+
+#include <string>
+
+#include "gpu/compiler.h"
+#include "gpu/device.h"
+#include "gpu/tensor_map.h"
+#include "stretto/device/few_rows_task.h"
+
+namespace stretto::cuda {
+
+// "64x48x64 stages 6 splits 2 bf16"
+std::string describe(const device::FewRowsConfig& config);
+
+// Why no kernel can be made of this configuration; empty when it can.
+std::string why_illegal(const device::FewRowsConfig& config);
+
+// A product of few rows: c = a * b^T, of rows x k and columns x k.
+struct FewRowsShape {
+  int64_t rows = 0, columns = 0, k = 0;
+  DType dtype = DType::bf16;
+};
+
+// Why this kernel does not multiply it; empty when it does.
+std::string why_no_few_rows(const FewRowsShape& shape);
+
+// What is fast for this shape.
+device::FewRowsConfig fitted(const FewRowsShape& shape, int num_sms);
+
+// The source that the compiler gets. Throws UsageError(why_illegal()).
+std::string few_rows_source(const device::FewRowsConfig& config);
+
+class FewRowsKernel {
+ public:
+  // For the current GPU, which must be `device`.
+  FewRowsKernel(const Device& device, const Compiler& compiler,
+                const device::FewRowsConfig& config);
+
+  const device::FewRowsConfig& config() const { return config_; }
+  const Kernel& kernel() const { return kernel_; }
+  // Of a row of tokens and of columns of weights, which c has: a rank's vectors go to targets.
+  // `overlap` as for Kernel::launch().
+  void launch(const Stream& stream, const Matrix& tokens, const Matrix& weights,
+              const device::RowTargets& targets, int rank, int ranks, bool overlap = false) const;
+
+ private:
+  device::FewRowsConfig config_;
+  Kernel kernel_;
+};
+
+}  // namespace stretto::cuda
