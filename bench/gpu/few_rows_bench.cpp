@@ -82,6 +82,19 @@ std::vector<FewRowsConfig> configs_of(const Shape& shape, int sms, bool all) {
   return list;
 }
 
+void compile_all(const std::vector<Shape>& shapes, bool all, const std::string& arch) {
+  constexpr int kSms = 132;
+  const cuda::Compiler compiler;
+  for (const Shape& shape : shapes) {
+    for (const FewRowsConfig& config : configs_of(shape, kSms, all)) {
+      const cuda::CompiledKernel kernel = compiler.compile(cuda::few_rows_source(config), arch);
+      fmt::print("{:45} {:5.0f} ms, {} bytes spilled{}\n", cuda::describe(config),
+                 kernel.compile_ms, cuda::spilled_bytes(kernel.log),
+                 kernel.cached ? ", cached" : "");
+    }
+  }
+}
+
 class Bench {
  public:
   explicit Bench(bool all) : device_(0), data_(device_, compiler_), cublas_(stream_), all_(all) {}
@@ -201,19 +214,24 @@ class Bench {
 
 int main_checked(int argc, char** argv) {
   Arguments arguments("The kernel of few rows alone against cuBLAS");
-  std::string out, commit, date;
+  std::string out, commit, date, arch;
   std::vector<std::string> texts;
   bool all = false;
   arguments.add("--out", out, "JSON file for the results");
   arguments.add("--shapes", texts, "MxNxK, of one GPU");
   arguments.add("--commit", commit, "recorded with the results");
   arguments.add("--date", date, "recorded with the results");
+  arguments.add("--compile-only", arch, "fill the kernel cache for this architecture and stop");
   arguments.add("--all", all, "every configuration, not only the one that is chosen");
   if (const auto code = arguments.parse(argc, argv)) return *code;
   if (!out.empty()) check_writable(out);  // before the work whose result it is
   std::vector<Shape> shapes;
   for (const std::string& text : texts) shapes.push_back(shape_from(text));
   if (shapes.empty()) shapes = default_shapes();
+  if (!arch.empty()) {
+    compile_all(shapes, all, arch);
+    return 0;
+  }
   Bench bench(all);
   nlohmann::json rows = nlohmann::json::array();
   for (const Shape& shape : shapes) {

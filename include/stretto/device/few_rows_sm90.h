@@ -41,7 +41,7 @@ struct FewRowsShared {
   STRETTO_DEVICE void init_barriers() const {
     for (int32 i = 0; i < kConfig.stages; ++i) {
       barrier_init(full + i * 8, 1);
-      barrier_init(empty + i * 8, kConfig.columns / 64);
+      barrier_init(empty + i * 8, kConfig.columns / 16);  // consumers' warps
     }
     fence_barrier_init();
   }
@@ -77,12 +77,10 @@ STRETTO_DEVICE void few_rows_multiply(const FewRowsShared<kConfig>& shared, uint
   const uint64 a_base = wgmma_descriptor(shared.a + consumer * (64 * kTileK * 2));
   const uint64 b_base = wgmma_descriptor(shared.b);
   const auto release = [&](uint32 slot) {
-    if (threadIdx.x % kWarpgroup == 0) barrier_arrive(shared.empty + slot * 8);
+    if (threadIdx.x % 32 == 0) barrier_arrive(shared.empty + slot * 8);
   };
   RingPosition ring{};
-  uint32 previous = 0;
-#pragma unroll 1
-  for (uint32 k = 0; k < num_k; ++k) {
+  const auto multiply_stage = [&](bool first) {
     barrier_wait(shared.full + ring.slot * 8, ring.parity);
     const uint64 a = a_base + ring.slot * (kLayout.a_bytes >> 4);
     const uint64 b = b_base + ring.slot * (kLayout.b_bytes >> 4);
@@ -90,11 +88,18 @@ STRETTO_DEVICE void few_rows_multiply(const FewRowsShared<kConfig>& shared, uint
 #pragma unroll
     for (int32 step = 0; step < kTileK / 16; ++step) {
       Wgmma<kConfig.rows, kConfig.bf16>::run(sums, a + step * kDescriptorStepK,
-                                             b + step * kDescriptorStepK, k != 0 || step != 0);
+                                             b + step * kDescriptorStepK, !first || step != 0);
     }
     wgmma_commit();
+  };
+  multiply_stage(true);
+  uint32 previous = ring.slot;
+  ring.template advance<kConfig.stages>();
+#pragma unroll 1
+  for (uint32 k = 1; k < num_k; ++k) {
+    multiply_stage(false);
     wgmma_wait<1>();
-    if (k != 0) release(previous);
+    release(previous);
     previous = ring.slot;
     ring.template advance<kConfig.stages>();
   }
