@@ -41,11 +41,12 @@ std::string no_tile(int rows, int columns) {
                      columns);
 }
 
-// Parts of a tile need stores of 128 bytes a row; two products side by side those of 32, or of 64
-// where their rows choose matrices.
+// Parts of a tile need stores of 128 bytes a row. Two products side by side need those of 32, or of
+// 64 where their rows choose matrices or end with three rows: a box of two and a box of one, and a
+// box begins at a multiple of 128 bytes.
 int columns_of_kernel(const GemmNeeds& needs, bool serves) {
   const int halves = needs.follower == device::Follower::swiglu ? 2 : 1;
-  const int of_halves = needs.grouped ? 32 : 16;
+  const int of_halves = needs.grouped || needs.threes ? 32 : 16;
   const int step = needs.parts || serves ? 64 : halves == 2 ? of_halves : 1;
   return (needs.columns + step - 1) / step * step * halves;
 }

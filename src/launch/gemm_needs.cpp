@@ -96,10 +96,16 @@ class NeedsFinder {
       needs.scatter_alike = needs.scatter_alike && (is_first || needs.scatters == scatters);
       needs.scatters = scatters;
       found.is_stored_to[to.buffer] = true;
-      if (row == 0 || needs.parts || grouped) return;
+      if (grouped || (needs.parts && needs.threes)) return;
+      const bool ends_buffer = to.row1 == plan_.buffers[to.buffer].rows_on(to.rank);
       for_each_row_part(plan_, gemm, [&](const RowPart& part) {
-        const bool begins_here = row > part.first && row < part.last;
-        needs.parts = needs.parts || (begins_here && (row - part.first) % device::kChunkRows != 0);
+        const int32_t begin = std::max(row, part.first) - part.first;
+        const int32_t end = std::min(row + to.rows(), part.last) - part.first;
+        if (begin >= end) return;
+        needs.parts = needs.parts || begin % device::kChunkRows != 0;
+        // Maps end with the buffer.
+        if (ends_buffer && row + to.rows() <= part.last) return;
+        needs.threes = needs.threes || end % 4 == 3;
       });
     };
     sums_.for_each_store(plan_, lane, at, store);

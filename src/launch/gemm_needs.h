@@ -44,6 +44,7 @@ struct GemmNeeds {
   std::optional<int> library;
   int rows = 0, columns = 0;    // of the largest, of one product; 0: there is none
   bool parts = false;           // some tile is stored from a row on that begins none of its chunks
+  bool threes = false;          // some ends three rows behind a multiple of four, in its buffer
   std::optional<DType> stored;  // what every tile is stored in; nothing: none is, or they differ
   int adds = 0;                 // sums of other ranks that tiles are added to; 0: none is
   bool splits = false;          // some sums of ranges of K go through memory

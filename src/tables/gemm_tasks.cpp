@@ -274,6 +274,8 @@ device::GemmDestination GemmTasks::destination(const Region& to, int32_t row, co
   entry.end = static_cast<uint16_t>(end);
   entry.map = maps_.number_of(MapSpec::Use::store, to, columns, device::kChunkRows);
   if (basis_.serves || begin % device::kChunkRows != 0 || end % device::kChunkRows != 0) {
+    STRETTO_ASSERT(device::layout_of(config_).stores_rows(begin, end),
+                   "boxes of a part of a tile begin at multiples of 128 bytes");
     entry.part_maps = maps_.number_of_parts(to, columns);
   }
   return entry;

@@ -1,10 +1,15 @@
 // What follows products in registers: which tiles have what, and what keeps them from it.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "launch/gemm_choice.h"
 #include "launch/tile_sums.h"
+#include "stretto/lower.h"
+#include "stretto/machine.h"
+#include "stretto/schedule.h"
 
 namespace stretto::cuda {
 namespace {
@@ -102,6 +107,23 @@ TEST(Followers, ASumOverRangesOfKIsFollowed) {
   EXPECT_EQ(tile->last, 3u);
   EXPECT_TRUE(sums.needs()[0].phases);
   EXPECT_EQ(sums.needs()[0].follower, Follower::gelu);
+}
+
+// Rows of 48 columns are stored 16 at a time, in boxes that begin at multiples of 128 bytes: behind
+// a box of two rows none can begin.
+TEST(Followers, TilesThatEndWithThreeRowsStoreMoreColumnsAtOnce) {
+  const auto columns_of = [](const char* rows) {
+    const Operator op =
+        parse_operator(fmt::format("mlp m={} h=512 f=384 ranks=4 dtype=bf16", rows));
+    const Machine machine = default_machine(4);
+    const Plan plan =
+        lower(op, parse_schedules("up:tiles,tile=128x96/down:tiles", op, machine), machine);
+    const TileSums sums(plan);
+    return layout_of(config_for(plan, sums.needs().front())).stored_columns;
+  };
+  EXPECT_EQ(columns_of("1000"), 48);  // a rank's 250 rows end with 122
+  EXPECT_EQ(columns_of("1003"), 64);  // 251 with 123, but for the last rank's
+  EXPECT_EQ(columns_of("1024"), 48);
 }
 
 TEST(Followers, WhatOthersTouchIsNoTilesOwn) {

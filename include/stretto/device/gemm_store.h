@@ -7,7 +7,8 @@
 namespace stretto::device {
 
 // The rows of a chunk that a destination takes when it does not take all: in boxes of a power of
-// two of them. Swizzling goes by shared-memory address, so a box may begin at any row of 128 bytes.
+// two of them. Swizzling goes by shared-memory address, so a box may begin at any row that lies at a
+// multiple of 128 bytes (GemmLayout::stores_rows()).
 template <GemmConfig kConfig>
 STRETTO_DEVICE void store_rows(const TensorMap* maps, const GemmDestination& to, int32 column,
                                int32 chunk_row, uint32 chunk) {

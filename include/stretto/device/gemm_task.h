@@ -87,6 +87,14 @@ struct GemmLayout {
   // stages of the ring. A stage holds so many where A is otherwise, and where B is.
   int32 piece_bytes, pieces_in_a, pieces_in_b;
   int32 shared_bytes;  // dynamic shared memory, alignment slack included
+
+  // Whether rows [begin, end) of a tile can be stored, in boxes of a power of two of them: each
+  // lies at a multiple of 128 bytes of shared memory. So rows of 32 bytes end with no box of two
+  // and one of one behind it.
+  STRETTO_HOST_DEVICE bool stores_rows(int32 begin, int32 end) const {
+    const int32 row_bytes = chunk_bytes / 64;
+    return begin * row_bytes % 128 == 0 && (row_bytes > 32 || end % 4 != 3);
+  }
 };
 
 STRETTO_HOST_DEVICE GemmLayout layout_of(const GemmConfig& config) {
