@@ -62,19 +62,27 @@ std::vector<FewRowsConfig> configs_of(const Shape& shape, int sms, bool all) {
   std::vector<FewRowsConfig> list{cuda::fitted(few, sms)};
   if (!all) return list;
   const int rows = static_cast<int>((shape.m + 15) / 16 * 16);
+  const auto add = [&](int columns, int high, int splits, int sharing, int blocks) {
+    const int64_t tiles = (shape.n + columns - 1) / columns * ((shape.m + high - 1) / high);
+    if (tiles * splits > 4 * sms || tiles * splits < sms / 3) return;
+    const int room = 220 * 1024 / blocks;
+    const int stages = std::min(8, (room - 2048) / ((columns + high) * 128));
+    const FewRowsConfig config{columns, high, stages, splits, sharing, blocks, true};
+    if (!cuda::why_illegal(config).empty() || device::layout_of(config).shared_bytes > room) return;
+    if (blocks == 2 && high * columns > 128 * 128) return;  // registers
+    if (std::find(list.begin(), list.end(), config) == list.end()) list.push_back(config);
+  };
   for (const int columns : {64, 128}) {
-    for (const int blocks : {1, 2}) {
+    for (const int sharing : {1, 2, 4}) {
       for (const int splits : {1, 2, 3, 4, 6, 8}) {
-        for (const int high : {rows, (rows / 2 + 15) / 16 * 16}) {
-          const int64_t tiles = (shape.n + columns - 1) / columns * ((rows + high - 1) / high);
-          if (high > 256 || tiles * splits > 4 * sms || tiles * splits < sms / 2) continue;
-          if (high != rows && (rows < 128 || splits > 2)) continue;
-          const int stage = (columns + high) * 128, room = 220 * 1024 / blocks;
-          const int stages = std::min(8, (room - 2048) / stage);
-          FewRowsConfig config{columns, high, stages, splits, blocks, true};
-          if (stages < 2 || device::layout_of(config).shared_bytes > room) continue;
-          if (blocks == 2 && high * columns > 128 * 128) continue;  // registers
-          if (config != list.front()) list.push_back(config);
+        for (const int blocks : {1, 2}) {
+          for (int parts = 1; parts <= 4; ++parts) {
+            const int units = ((rows + parts - 1) / parts + 15) / 16 * 16;
+            for (const int high : {units, (units + 31) / 32 * 32}) {
+              if (parts > 1 && (high < 64 || splits > 2)) continue;
+              add(columns, high, splits, sharing, blocks);
+            }
+          }
         }
       }
     }

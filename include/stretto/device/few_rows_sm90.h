@@ -41,17 +41,33 @@ struct FewRowsShared {
   STRETTO_DEVICE void init_barriers() const {
     for (int32 i = 0; i < kConfig.stages; ++i) {
       barrier_init(full + i * 8, 1);
-      barrier_init(empty + i * 8, kConfig.columns / 16);  // consumers' warps
+      barrier_init(empty + i * 8, kConfig.columns / 16 * kConfig.sharing);  // consumers' warps
     }
     fence_barrier_init();
   }
 };
 
-// A block's part: which tile, and which blocks of K.
+// A block's part: which tile, and which blocks of K. It is number `share` of those that share
+// tokens, which are blocks [first, ...) of the cluster.
 struct FewRowsPart {
   uint32 row, column;
   uint32 first_k, end_k;
+  uint32 first, share;
 };
+template <FewRowsConfig kConfig>
+STRETTO_DEVICE FewRowsPart part_of_block(const FewRowsParams& params) {
+  constexpr uint32 kCluster = layout_of(kConfig).cluster, kSharing = kConfig.sharing;
+  const uint32 number = blockIdx.x / kCluster, in_cluster = blockIdx.x % kCluster;
+  const uint32 range = in_cluster / kSharing, share = in_cluster % kSharing;
+  const uint32 across = (params.column_tiles + kSharing - 1) / kSharing;
+  const uint32 row_tile = number / across, column_tile = (number - row_tile * across) * kSharing;
+  return {row_tile * kConfig.rows,
+          (column_tile + share) * kConfig.columns,
+          params.num_k * range / kConfig.splits,
+          params.num_k * (range + 1) / kConfig.splits,
+          range * kSharing,
+          share};
+}
 
 template <FewRowsConfig kConfig>
 STRETTO_DEVICE void few_rows_load(const FewRowsParams& params, const FewRowsShared<kConfig>& shared,
@@ -65,19 +81,32 @@ STRETTO_DEVICE void few_rows_load(const FewRowsParams& params, const FewRowsShar
     barrier_arrive_expect(full, kLayout.a_bytes + kLayout.b_bytes);
     tma_load(shared.a + ring.slot * kLayout.a_bytes, &params.weights, k * kTileK, part.column,
              full);
-    tma_load(shared.b + ring.slot * kLayout.b_bytes, &params.tokens, k * kTileK, part.row, full);
+    const uint32 tokens = shared.b + ring.slot * kLayout.b_bytes;
+    if constexpr (kConfig.sharing == 1) {
+      tma_load(tokens, &params.tokens, k * kTileK, part.row, full);
+    } else {
+      constexpr uint32 kRows = kConfig.rows / kConfig.sharing, kAll = (1u << kConfig.sharing) - 1;
+      const uint32 row = part.share * kRows;
+      tma_load_multicast(tokens + row * kTileK * 2, &params.tokens, k * kTileK, part.row + row,
+                         full, static_cast<uint16>(kAll << part.first));
+    }
     ring.template advance<kConfig.stages>();
   }
 }
 
 template <FewRowsConfig kConfig>
 STRETTO_DEVICE void few_rows_multiply(const FewRowsShared<kConfig>& shared, uint32 consumer,
-                                      uint32 num_k, float (&sums)[kConfig.rows / 2]) {
+                                      const FewRowsPart& part, float (&sums)[kConfig.rows / 2]) {
   constexpr FewRowsLayout kLayout = layout_of(kConfig);
   const uint64 a_base = wgmma_descriptor(shared.a + consumer * (64 * kTileK * 2));
   const uint64 b_base = wgmma_descriptor(shared.b);
   const auto release = [&](uint32 slot) {
-    if (threadIdx.x % 32 == 0) barrier_arrive(shared.empty + slot * 8);
+    const uint32 lane = threadIdx.x % 32, empty = shared.empty + slot * 8;
+    if constexpr (kConfig.sharing == 1) {
+      if (lane == 0) barrier_arrive(empty);
+    } else {
+      if (lane < kConfig.sharing) barrier_arrive_at(empty, part.first + lane);
+    }
   };
   RingPosition ring{};
   const auto multiply_stage = [&](bool first) {
@@ -96,7 +125,7 @@ STRETTO_DEVICE void few_rows_multiply(const FewRowsShared<kConfig>& shared, uint
   uint32 previous = ring.slot;
   ring.template advance<kConfig.stages>();
 #pragma unroll 1
-  for (uint32 k = 1; k < num_k; ++k) {
+  for (uint32 k = part.first_k + 1; k < part.end_k; ++k) {
     multiply_stage(false);
     wgmma_wait<1>();
     release(previous);
@@ -135,45 +164,72 @@ STRETTO_DEVICE void add_sums_of(uint32 from, uint32 address, float (&sums)[8]) {
   }
 }
 
-// The cluster's blocks share out the tile's vectors.
+// Vector v of the tile: its sums over ranges of K, rounded.
+template <FewRowsConfig kConfig>
+STRETTO_DEVICE Vec16 few_rows_rounded(const FewRowsShared<kConfig>& shared, const FewRowsPart& part,
+                                      uint32 v) {
+  constexpr uint32 kAcross = kConfig.columns / 8;
+  using Half = typename HalfOf<kConfig.bf16>::Type;
+  float sums[8] = {};
+#pragma unroll
+  for (int32 from = 0; from < kConfig.splits; ++from) {
+    add_sums_of<kConfig.splits>(from * kConfig.sharing + part.share,
+                                shared.sum(v / kAcross, v % kAcross * 8), sums);
+  }
+  Vec16 value;
+#pragma unroll
+  for (int32 i = 0; i < 4; ++i) {
+    value.word[i] = Half::canonical(Half::round_pair(sums[2 * i], sums[2 * i + 1]));
+  }
+  return value;
+}
+
+// The blocks with ranges of K of a tile share out its vectors; a thread has kAtOnce under way.
 template <FewRowsConfig kConfig>
 STRETTO_DEVICE void few_rows_send(const FewRowsParams& params, const FewRowsShared<kConfig>& shared,
                                   const FewRowsPart& part, uint64 calls) {
-  constexpr uint32 kAcross = kConfig.columns / 8;
-  constexpr uint32 kStep = layout_of(kConfig).threads * kConfig.splits;
-  using Half = typename HalfOf<kConfig.bf16>::Type;
+  constexpr uint32 kAcross = kConfig.columns / 8, kThreads = layout_of(kConfig).threads;
+  constexpr uint32 kStep = kThreads * kConfig.splits, kAll = kConfig.rows * kAcross;
+  constexpr uint32 kAtOnce = 4;
   const RowTargets& targets = params.targets;
   const uint64 buffer = calls % 2 * targets.parity_bytes;
-  uint32 v = threadIdx.x;
-  if constexpr (kConfig.splits > 1) v += cluster_rank() * layout_of(kConfig).threads;
+  const auto row_of = [&](uint32 v) { return part.row + v / kAcross; };
+  const auto column_of = [&](uint32 v) { return part.column + v % kAcross * 8; };
+  const auto has = [&](uint32 v) {
+    return v < kAll && row_of(v) < params.rows && column_of(v) < params.columns;
+  };
 #pragma unroll 1
-  for (; v < kConfig.rows * kAcross; v += kStep) {
-    const uint32 row = part.row + v / kAcross, column = part.column + v % kAcross * 8;
-    if (row >= params.rows) break;
-    if (column >= params.columns) continue;
-    float sums[8] = {};
+  for (uint32 first = threadIdx.x + part.first / kConfig.sharing * kThreads; first < kAll;
+       first += kAtOnce * kStep) {
+    Vec16 values[kAtOnce];
 #pragma unroll
-    for (int32 from = 0; from < kConfig.splits; ++from) {
-      add_sums_of<kConfig.splits>(from, shared.sum(v / kAcross, v % kAcross * 8), sums);
+    for (uint32 i = 0; i < kAtOnce; ++i) {
+      const uint32 v = first + i * kStep;
+      if (v < kAll) values[i] = few_rows_rounded<kConfig>(shared, part, v);
     }
-    Vec16 value;
-#pragma unroll
-    for (int32 i = 0; i < 4; ++i) {
-      value.word[i] = Half::canonical(Half::round_pair(sums[2 * i], sums[2 * i + 1]));
-    }
-    const auto send = [&](uint32 rank, uint32 to_row) {
-      const uint64 at = targets.slots[rank] + buffer +
-                        (static_cast<uint64>(to_row) * targets.row_vectors + column / 8) * 16;
-      store_strong(reinterpret_cast<Vec16*>(at), value, Scope::kSystem);
+    const auto send = [&](uint32 i, uint32 rank, uint32 row) {
+      const uint64 vector =
+          static_cast<uint64>(row) * targets.row_vectors + column_of(first + i * kStep) / 8;
+      store_strong(reinterpret_cast<Vec16*>(targets.slots[rank] + buffer + vector * 16), values[i],
+                   Scope::kSystem);
     };
     if (targets.part_rows != 0) {
-      const uint32 owner = row / targets.part_rows;
-      send(owner, row - owner * targets.part_rows);
+#pragma unroll
+      for (uint32 i = 0; i < kAtOnce; ++i) {
+        const uint32 v = first + i * kStep;
+        if (!has(v)) continue;
+        const uint32 owner = row_of(v) / targets.part_rows;
+        send(i, owner, row_of(v) - owner * targets.part_rows);
+      }
     } else {
 #pragma unroll 1
       for (int32 k = 1; k <= params.ranks; ++k) {
         const int32 rank = params.rank + k;
-        send(rank < params.ranks ? rank : rank - params.ranks, row);
+#pragma unroll
+        for (uint32 i = 0; i < kAtOnce; ++i) {
+          const uint32 v = first + i * kStep;
+          if (has(v)) send(i, rank < params.ranks ? rank : rank - params.ranks, row_of(v));
+        }
       }
     }
   }
@@ -181,16 +237,12 @@ STRETTO_DEVICE void few_rows_send(const FewRowsParams& params, const FewRowsShar
 
 template <FewRowsConfig kConfig>
 STRETTO_DEVICE void few_rows_sm90(const FewRowsParams& params) {
-  constexpr int32 kSplits = kConfig.splits;
   constexpr int32 kConsumerWarps = kConfig.columns / 64 * 4;
+  constexpr bool kHasCluster = layout_of(kConfig).cluster > 1;
   extern __shared__ uint8 shared_memory[];
   const FewRowsShared<kConfig> shared(shared_address(shared_memory));
   const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
-  const uint32 tile = blockIdx.x / kSplits, range = kSplits > 1 ? cluster_rank() : 0;
-  const uint32 row_tile = tile / params.column_tiles;
-  const FewRowsPart part{row_tile * kConfig.rows,
-                         (tile - row_tile * params.column_tiles) * kConfig.columns,
-                         params.num_k * range / kSplits, params.num_k * (range + 1) / kSplits};
+  const FewRowsPart part = part_of_block<kConfig>(params);
   if (threadIdx.x == 0) {
     prefetch_tensor_map(&params.weights);
     prefetch_tensor_map(&params.tokens);
@@ -198,24 +250,29 @@ STRETTO_DEVICE void few_rows_sm90(const FewRowsParams& params) {
   }
   wait_for_stream();
   const uint64 calls = *params.targets.state;
-  __syncthreads();
+  if constexpr (kConfig.sharing > 1) {
+    cluster_sync();
+  } else {
+    __syncthreads();
+  }
   float sums[kConfig.rows / 2];
   if (warp < kConsumerWarps) {
-    few_rows_multiply<kConfig>(shared, warp / 4, part.end_k - part.first_k, sums);
+    few_rows_multiply<kConfig>(shared, warp / 4, part, sums);
   } else if (threadIdx.x % 32 == 0) {
     few_rows_load<kConfig>(params, shared, part);
   }
   __syncwarp();
   __syncthreads();  // no stage is read any longer
   if (warp < kConsumerWarps) few_rows_keep<kConfig>(shared, sums);
-  if constexpr (kSplits > 1) {
+  if constexpr (kConfig.splits > 1) {
     cluster_sync_shared();
   } else {
     __syncthreads();
   }
   few_rows_send<kConfig>(params, shared, part, calls);
   __syncwarp();
-  if constexpr (kSplits > 1) cluster_sync();  // until then others read this block's sums
+  // Until then others read this block's sums, or say in its memory that they have read a stage.
+  if constexpr (kHasCluster) cluster_sync();
 }
 
 #endif  // STRETTO_DEVICE

@@ -3,9 +3,10 @@
 //
 // c = a * b^T, of which a has few rows (tokens) and b, the weights, as many as c has columns. The
 // time is that of reading weights, so every SM reads some: weights are wgmma's A, in tiles of 64 or
-// 128 columns, and tokens its B, in units of 16 rows. Where column tiles are few the blocks of a
-// cluster take ranges of K each, and add them up through each other's shared memory in the order of
-// K: bits depend on the configuration only.
+// 128 columns, and tokens its B, in units of 16 rows. Every tile needs all tokens, which L2 has and
+// gives no faster than weights: blocks of a cluster that share tokens load a part each, for all of
+// them. Where column tiles are few, blocks of a cluster take ranges of K, and add them up through
+// each other's shared memory in the order of K: bits depend on the configuration only.
 //
 // A finished vector of 16 bytes goes into the slots of a collective whose data says itself that it
 // has come (lang/kernels/slots.h), at each rank that takes it, this one too. So no kernel has to
@@ -35,7 +36,8 @@ struct FewRowsConfig {
   int32 columns = 64;       // of weights in a tile: 64 or 128
   int32 rows = 64;          // of tokens in a tile: a multiple of 16 up to 256
   int32 stages = 6;         // K blocks in flight
-  int32 splits = 1;         // blocks of a cluster, of which each has a range of K
+  int32 splits = 1;         // ranges of K, one a block of a cluster,
+  int32 sharing = 1;        // and blocks of it, of each range, that share tokens: 1, 2 or 4
   int32 blocks_per_sm = 2;  // 1 or 2, that registers leave room for
   bool bf16 = true;         // else fp16
 
@@ -43,10 +45,10 @@ struct FewRowsConfig {
 };
 
 inline constexpr int32 kMostFewRows = 256;  // of a tile
-inline constexpr int32 kMostSplits = 8;     // what every GPU with clusters has room for
+inline constexpr int32 kMostCluster = 8;    // what every GPU with clusters has room for
 
 struct FewRowsLayout {
-  int32 threads;
+  int32 threads, cluster;
   int32 a_bytes, b_bytes;  // of a stage: weights, tokens
   int32 pitch;             // floats from a row of sums to the next: no two lanes share a bank
   int32 shared_bytes;
@@ -55,6 +57,7 @@ struct FewRowsLayout {
 STRETTO_HOST_DEVICE FewRowsLayout layout_of(const FewRowsConfig& config) {
   FewRowsLayout layout{};
   layout.threads = config.columns / 64 * kWarpgroup + 32;
+  layout.cluster = config.splits * config.sharing;
   layout.a_bytes = config.columns * kTileK * 2;
   layout.b_bytes = config.rows * kTileK * 2;
   layout.pitch = config.columns + 4;
