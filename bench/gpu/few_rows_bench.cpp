@@ -36,9 +36,9 @@ struct Shape {
 };
 
 std::vector<Shape> default_shapes() {
-  return {{16, 8192, 4096}, {64, 8192, 4096},  {128, 8192, 4096}, {256, 8192, 4096},
-          {64, 5120, 3456}, {64, 4096, 2048},  {17, 8192, 1024},  {111, 5120, 3200},
-          {32, 4096, 7168}, {64, 8192, 14336}, {213, 5376, 1024}, {64, 2560, 8192}};
+  return {{16, 8192, 4096},  {64, 8192, 4096}, {128, 8192, 4096}, {64, 5120, 3456},
+          {64, 4096, 2048},  {17, 8192, 1024}, {111, 5120, 3200}, {32, 4096, 7168},
+          {64, 8192, 14336}, {64, 2560, 8192}};
 }
 
 Shape shape_from(const std::string& text) {
@@ -62,28 +62,17 @@ std::vector<FewRowsConfig> configs_of(const Shape& shape, int sms, bool all) {
   std::vector<FewRowsConfig> list{cuda::fitted(few, sms)};
   if (!all) return list;
   const int rows = static_cast<int>((shape.m + 15) / 16 * 16);
-  const auto add = [&](int columns, int high, int splits, int sharing, int blocks) {
-    const int64_t tiles = (shape.n + columns - 1) / columns * ((shape.m + high - 1) / high);
-    if (tiles * splits > 4 * sms || tiles * splits < sms / 3) return;
-    const int room = 220 * 1024 / blocks;
-    const int stages = std::min(8, (room - 2048) / ((columns + high) * 128));
-    const FewRowsConfig config{columns, high, stages, splits, sharing, blocks, true};
-    if (!cuda::why_illegal(config).empty() || device::layout_of(config).shared_bytes > room) return;
-    if (blocks == 2 && high * columns > 128 * 128) return;  // registers
-    if (std::find(list.begin(), list.end(), config) == list.end()) list.push_back(config);
-  };
-  for (const int columns : {64, 128}) {
-    for (const int sharing : {1, 2, 4}) {
-      for (const int splits : {1, 2, 3, 4, 6, 8}) {
-        for (const int blocks : {1, 2}) {
-          for (int parts = 1; parts <= 4; ++parts) {
-            const int units = ((rows + parts - 1) / parts + 15) / 16 * 16;
-            for (const int high : {units, (units + 31) / 32 * 32}) {
-              if (parts > 1 && (high < 64 || splits > 2)) continue;
-              add(columns, high, splits, sharing, blocks);
-            }
-          }
-        }
+  for (const int columns : {16, 24, 32, 40, 48, 56, 64}) {
+    for (const int splits : {1, 2, 3, 4}) {
+      for (const int blocks : {1, 2}) {
+        const int64_t tiles = (shape.n + columns - 1) / columns;
+        if (tiles * splits > 4 * sms || tiles * splits < sms / 2) continue;
+        const int room = 220 * 1024 / blocks;
+        const int stages = std::min(12, (room - 2048) / ((64 + rows) * 128));
+        const FewRowsConfig config{columns, rows, stages, splits > 1 ? 1 : 2, splits, blocks, true};
+        if (!cuda::why_illegal(config).empty()) continue;
+        if (device::layout_of(config).shared_bytes > room) continue;
+        if (std::find(list.begin(), list.end(), config) == list.end()) list.push_back(config);
       }
     }
   }

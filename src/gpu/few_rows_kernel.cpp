@@ -13,36 +13,29 @@ namespace {
 using device::FewRowsConfig;
 using device::kTileK;
 
-constexpr int64_t kMostRows = 1 << 20;
-
 int64_t tiles_of(int64_t size, int64_t tile) { return (size + tile - 1) / tile; }
 
 }  // namespace
 
 std::string describe(const FewRowsConfig& config) {
-  return fmt::format("{}x{}x{} stages {} splits {} sharing {} blocks {} {}", config.columns,
-                     config.rows, kTileK, config.stages, config.splits, config.sharing,
+  return fmt::format("{}x{}x{} stages {} consumers {} splits {} blocks {} {}", config.columns,
+                     config.rows, kTileK, config.stages, config.consumers, config.splits,
                      config.blocks_per_sm, config.bf16 ? "bf16" : "fp16");
 }
 
 std::string why_illegal(const FewRowsConfig& config) {
-  if (config.columns != 64 && config.columns != 128) {
-    return fmt::format("tiles of few rows have 64 or 128 columns, not {}", config.columns);
+  if (config.columns < 8 || config.columns > device::kFewRowsColumns || config.columns % 8 != 0) {
+    return fmt::format("tiles of few rows have a multiple of 8 columns up to {}, not {}",
+                       device::kFewRowsColumns, config.columns);
   }
   if (config.rows < 16 || config.rows > device::kMostFewRows || config.rows % 16 != 0) {
     return fmt::format("tiles of few rows have a multiple of 16 rows up to {}, not {}",
                        device::kMostFewRows, config.rows);
   }
-  if (config.sharing != 1 && config.sharing != 2 && config.sharing != 4) {
-    return fmt::format("1, 2 or 4 blocks share the tokens of few rows, not {}", config.sharing);
-  }
-  if (config.rows % (8 * config.sharing) != 0) {
-    return fmt::format("{} blocks share a multiple of {} rows, not {}", config.sharing,
-                       8 * config.sharing, config.rows);
-  }
-  if (config.splits < 1 || config.splits * config.sharing > device::kMostCluster) {
-    return fmt::format("a cluster of few rows has 1 to {} blocks, not {}", device::kMostCluster,
-                       config.splits * config.sharing);
+  if (config.consumers < 1 || config.consumers > 2) return "consumers must be 1 or 2";
+  if (config.splits < 1 || config.splits > device::kMostSplits) {
+    return fmt::format("K of few rows is split among 1 to {} blocks, not {}", device::kMostSplits,
+                       config.splits);
   }
   if (config.blocks_per_sm < 1 || config.blocks_per_sm > 2) {
     return fmt::format("1 or 2 blocks of few rows share an SM, not {}", config.blocks_per_sm);
@@ -55,8 +48,8 @@ std::string why_no_few_rows(const FewRowsShape& shape) {
   if (shape.dtype != DType::bf16 && shape.dtype != DType::fp16) {
     return fmt::format("few rows are of bf16 or fp16, not {}", to_string(shape.dtype));
   }
-  if (shape.rows > kMostRows) {
-    return fmt::format("{} rows are not few: at most {}", shape.rows, kMostRows);
+  if (shape.rows > device::kMostFewRows) {
+    return fmt::format("{} rows are not few: at most {}", shape.rows, device::kMostFewRows);
   }
   if (shape.columns % 8 != 0) {
     return fmt::format("few rows have a multiple of 8 columns, not {}", shape.columns);
@@ -65,24 +58,25 @@ std::string why_no_few_rows(const FewRowsShape& shape) {
   return "";
 }
 
-// Measured on one H200 (docs/notes/few-rows.md). Clusters of three and more leave SMs without a
-// block unless two share one.
+// A block an SM: of fewer tiles each has a range of K or fewer columns, of more two share an SM.
+// Clusters of three leave SMs over unless two blocks may share one.
 FewRowsConfig fitted(const FewRowsShape& shape, int num_sms) {
-  constexpr int64_t kMostOfThinTiles = 128, kMostOfWideTiles = 192, kStageBytes = 208 * 1024;
+  constexpr int64_t kStageBytes = 208 * 1024, kColumns = device::kFewRowsColumns;
   FewRowsConfig config;
   config.bf16 = shape.dtype == DType::bf16;
-  config.columns = shape.rows <= kMostOfThinTiles ? 64 : 128;
-  const int64_t row_tiles =
-      tiles_of(shape.rows, config.columns == 64 ? kMostOfThinTiles : kMostOfWideTiles);
-  config.rows = static_cast<int>(tiles_of(tiles_of(shape.rows, row_tiles), 16) * 16);
-  const int64_t tiles = tiles_of(shape.columns, config.columns) * row_tiles;
-  const int64_t most_splits = std::min<int64_t>(device::kMostCluster, tiles_of(shape.k, kTileK));
+  config.rows = static_cast<int>(tiles_of(std::max<int64_t>(shape.rows, 1), 16) * 16);
+  const int64_t tiles = tiles_of(shape.columns, kColumns);
+  const int64_t most_splits = std::min<int64_t>(device::kMostSplits, tiles_of(shape.k, 4 * kTileK));
   config.splits = static_cast<int>(std::clamp<int64_t>(num_sms / tiles, 1, most_splits));
-  const bool fill_twice = config.splits > 2 || tiles * config.splits > num_sms;
-  config.blocks_per_sm = fill_twice && config.columns == 64 ? 2 : 1;
+  config.consumers = config.splits > 1 ? 1 : 2;
+  config.blocks_per_sm = tiles > num_sms || config.splits > 2 ? 2 : 1;
+  const int64_t most_tiles = std::max<int64_t>(
+      1, (config.splits > 1 ? 1 : config.blocks_per_sm) * int64_t{num_sms} / config.splits);
+  config.columns = static_cast<int>(
+      std::clamp<int64_t>(tiles_of(tiles_of(shape.columns, most_tiles), 8) * 8, 8, kColumns));
   const device::FewRowsLayout layout = device::layout_of(config);
   config.stages = static_cast<int>(std::clamp<int64_t>(
-      kStageBytes / config.blocks_per_sm / (layout.a_bytes + layout.b_bytes), 2, 8));
+      kStageBytes / config.blocks_per_sm / (layout.a_bytes + layout.b_bytes), 2, 12));
   return config;
 }
 
@@ -90,14 +84,14 @@ std::string few_rows_source(const FewRowsConfig& config) {
   if (const std::string why = why_illegal(config); !why.empty()) throw UsageError(why);
   return fmt::format(R"(#include "stretto/device/few_rows_sm90.h"
 using namespace stretto::device;
-constexpr FewRowsConfig kConfig{{.columns = {}, .rows = {}, .stages = {}, .splits = {},
-                                .sharing = {}, .blocks_per_sm = {}, .bf16 = {}}};
+constexpr FewRowsConfig kConfig{{.columns = {}, .rows = {}, .stages = {}, .consumers = {},
+                                .splits = {}, .blocks_per_sm = {}, .bf16 = {}}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, kConfig.blocks_per_sm)
 stretto_few_rows(const __grid_constant__ FewRowsParams params) {{
   few_rows_sm90<kConfig>(params);
 }}
 )",
-                     config.columns, config.rows, config.stages, config.splits, config.sharing,
+                     config.columns, config.rows, config.stages, config.consumers, config.splits,
                      config.blocks_per_sm, config.bf16);
 }
 
@@ -112,19 +106,16 @@ void FewRowsKernel::launch(const Stream& stream, const Matrix& tokens, const Mat
                            bool overlap) const {
   device::FewRowsParams params{};
   params.weights = map_of_rows(weights, config_.columns, Access::load);
-  params.tokens = map_of_rows(tokens, config_.rows / config_.sharing, Access::load);
+  params.tokens = map_of_rows(tokens, config_.rows, Access::load);
   params.targets = targets;
   params.rows = static_cast<uint32_t>(tokens.rows);
   params.columns = static_cast<uint32_t>(weights.rows);
   params.num_k = static_cast<uint32_t>(tiles_of(tokens.columns, kTileK));
-  params.column_tiles = static_cast<uint32_t>(tiles_of(weights.rows, config_.columns));
   params.rank = rank;
   params.ranks = ranks;
-  const int cluster = device::layout_of(config_).cluster;
-  const int64_t clusters =
-      tiles_of(params.column_tiles, config_.sharing) * tiles_of(tokens.rows, config_.rows);
-  kernel_.launch(stream, static_cast<int>(clusters * cluster), device::layout_of(config_).threads,
-                 cluster, &params, overlap);
+  const int64_t blocks = tiles_of(weights.rows, config_.columns) * config_.splits;
+  kernel_.launch(stream, static_cast<int>(blocks), device::layout_of(config_).threads,
+                 config_.splits, &params, overlap);
 }
 
 }  // namespace stretto::cuda

@@ -1,11 +1,10 @@
 // The kernel of few rows of Hopper (few_rows_task.h).
 //
 //   load warp    feeds stages of weights and tokens by TMA
-//   consumers    warpgroups; multiply stages with wgmma, 64 columns each
-//   all          add up ranges of K, round, and send vectors
+//   consumers    one or two warpgroups; multiply stages in turns with wgmma
+//   all          add up what consumers and ranges of K have, round, and send vectors
 //
-// A block has one tile, and blocks are as many as there are tiles: where two share an SM one
-// multiplies while the other sends.
+// A block has one tile, or a range of its K.
 #pragma once
 
 #include "stretto/device/elements.h"
@@ -34,39 +33,30 @@ struct FewRowsShared {
     full = a + (kLayout.shared_bytes - 1024 - kConfig.stages * 16);
     empty = full + kConfig.stages * 8;
   }
-  // Of a row of the tile and a column of it, once stages are no longer read.
-  STRETTO_DEVICE uint32 sum(uint32 row, uint32 column) const {
-    return a + (row * kLayout.pitch + column) * 4;
+  // A consumer's, once stages are no longer read.
+  STRETTO_DEVICE uint32 sum(uint32 consumer, uint32 row, uint32 column) const {
+    return a + consumer * kLayout.sum_bytes + (row * kLayout.pitch + column) * 4;
   }
   STRETTO_DEVICE void init_barriers() const {
     for (int32 i = 0; i < kConfig.stages; ++i) {
       barrier_init(full + i * 8, 1);
-      barrier_init(empty + i * 8, kConfig.columns / 16 * kConfig.sharing);  // consumers' warps
+      barrier_init(empty + i * 8, kWarpgroup / 32);
     }
     fence_barrier_init();
   }
 };
 
-// A block's part: which tile, and which blocks of K. It is number `share` of those that share
-// tokens, which are blocks [first, ...) of the cluster.
+// A block's part: its tile's first column, and which blocks of K.
 struct FewRowsPart {
-  uint32 row, column;
+  uint32 column;
   uint32 first_k, end_k;
-  uint32 first, share;
+  uint32 range;
 };
 template <FewRowsConfig kConfig>
 STRETTO_DEVICE FewRowsPart part_of_block(const FewRowsParams& params) {
-  constexpr uint32 kCluster = layout_of(kConfig).cluster, kSharing = kConfig.sharing;
-  const uint32 number = blockIdx.x / kCluster, in_cluster = blockIdx.x % kCluster;
-  const uint32 range = in_cluster / kSharing, share = in_cluster % kSharing;
-  const uint32 across = (params.column_tiles + kSharing - 1) / kSharing;
-  const uint32 row_tile = number / across, column_tile = (number - row_tile * across) * kSharing;
-  return {row_tile * kConfig.rows,
-          (column_tile + share) * kConfig.columns,
-          params.num_k * range / kConfig.splits,
-          params.num_k * (range + 1) / kConfig.splits,
-          range * kSharing,
-          share};
+  const uint32 tile = blockIdx.x / kConfig.splits, range = blockIdx.x % kConfig.splits;
+  return {tile * kConfig.columns, params.num_k * range / kConfig.splits,
+          params.num_k * (range + 1) / kConfig.splits, range};
 }
 
 template <FewRowsConfig kConfig>
@@ -78,35 +68,22 @@ STRETTO_DEVICE void few_rows_load(const FewRowsParams& params, const FewRowsShar
   for (uint32 k = part.first_k; k < part.end_k; ++k) {
     const uint32 full = shared.full + ring.slot * 8;
     barrier_wait(shared.empty + ring.slot * 8, ring.parity ^ 1);
-    barrier_arrive_expect(full, kLayout.a_bytes + kLayout.b_bytes);
+    barrier_arrive_expect(full, kLayout.loaded_bytes);
     tma_load(shared.a + ring.slot * kLayout.a_bytes, &params.weights, k * kTileK, part.column,
              full);
-    const uint32 tokens = shared.b + ring.slot * kLayout.b_bytes;
-    if constexpr (kConfig.sharing == 1) {
-      tma_load(tokens, &params.tokens, k * kTileK, part.row, full);
-    } else {
-      constexpr uint32 kRows = kConfig.rows / kConfig.sharing, kAll = (1u << kConfig.sharing) - 1;
-      const uint32 row = part.share * kRows;
-      tma_load_multicast(tokens + row * kTileK * 2, &params.tokens, k * kTileK, part.row + row,
-                         full, static_cast<uint16>(kAll << part.first));
-    }
+    tma_load(shared.b + ring.slot * kLayout.b_bytes, &params.tokens, k * kTileK, 0, full);
     ring.template advance<kConfig.stages>();
   }
 }
 
+// A consumer's stages: of two every second one of the block's. Sums are zero where it has none.
 template <FewRowsConfig kConfig>
 STRETTO_DEVICE void few_rows_multiply(const FewRowsShared<kConfig>& shared, uint32 consumer,
                                       const FewRowsPart& part, float (&sums)[kConfig.rows / 2]) {
   constexpr FewRowsLayout kLayout = layout_of(kConfig);
-  const uint64 a_base = wgmma_descriptor(shared.a + consumer * (64 * kTileK * 2));
-  const uint64 b_base = wgmma_descriptor(shared.b);
+  const uint64 a_base = wgmma_descriptor(shared.a), b_base = wgmma_descriptor(shared.b);
   const auto release = [&](uint32 slot) {
-    const uint32 lane = threadIdx.x % 32, empty = shared.empty + slot * 8;
-    if constexpr (kConfig.sharing == 1) {
-      if (lane == 0) barrier_arrive(empty);
-    } else {
-      if (lane < kConfig.sharing) barrier_arrive_at(empty, part.first + lane);
-    }
+    if (threadIdx.x % 32 == 0) barrier_arrive(shared.empty + slot * 8);
   };
   RingPosition ring{};
   const auto multiply_stage = [&](bool first) {
@@ -121,16 +98,24 @@ STRETTO_DEVICE void few_rows_multiply(const FewRowsShared<kConfig>& shared, uint
     }
     wgmma_commit();
   };
+  const auto advance = [&](uint32 steps) {
+    for (uint32 i = 0; i < steps; ++i) ring.template advance<kConfig.stages>();
+  };
+  uint32 k = part.first_k + consumer;
+  if (k >= part.end_k) {
+#pragma unroll
+    for (float& sum : sums) sum = 0;
+    return;
+  }
+  advance(consumer);
   multiply_stage(true);
-  uint32 previous = ring.slot;
-  ring.template advance<kConfig.stages>();
 #pragma unroll 1
-  for (uint32 k = part.first_k + 1; k < part.end_k; ++k) {
+  for (k += kConfig.consumers; k < part.end_k; k += kConfig.consumers) {
+    const uint32 previous = ring.slot;
+    advance(kConfig.consumers);
     multiply_stage(false);
     wgmma_wait<1>();
     release(previous);
-    previous = ring.slot;
-    ring.template advance<kConfig.stages>();
   }
   wgmma_wait<0>();
   // Keeps the compiler from reading sums ahead of the wait, which it does not see as their writer.
@@ -138,16 +123,16 @@ STRETTO_DEVICE void few_rows_multiply(const FewRowsShared<kConfig>& shared, uint
   for (float& sum : sums) asm volatile("" : "+f"(sum)::"memory");
 }
 
-// A lane has rows r and r + 1 of every eight, of columns c and c + 8 of a consumer's 64.
+// A lane has rows r and r + 1 of every eight, of columns c and c + 8.
 template <FewRowsConfig kConfig>
-STRETTO_DEVICE void few_rows_keep(const FewRowsShared<kConfig>& shared,
+STRETTO_DEVICE void few_rows_keep(const FewRowsShared<kConfig>& shared, uint32 consumer,
                                   const float (&sums)[kConfig.rows / 2]) {
   const uint32 lane = threadIdx.x % 32;
-  const uint32 column = threadIdx.x / 32 * 16 + lane / 4;
+  const uint32 column = threadIdx.x % kWarpgroup / 32 * 16 + lane / 4;
 #pragma unroll
   for (int32 i = 0; i < kConfig.rows / 2; ++i) {
     const uint32 row = i / 4 * 8 + lane % 4 * 2 + i % 2;
-    store_shared_word(shared.sum(row, column + i % 4 / 2 * 8), bits_of_float(sums[i]));
+    store_shared_word(shared.sum(consumer, row, column + i % 4 / 2 * 8), bits_of_float(sums[i]));
   }
 }
 
@@ -164,17 +149,18 @@ STRETTO_DEVICE void add_sums_of(uint32 from, uint32 address, float (&sums)[8]) {
   }
 }
 
-// Vector v of the tile: its sums over ranges of K, rounded.
+// Eight columns of a row of the tile, rounded.
 template <FewRowsConfig kConfig>
-STRETTO_DEVICE Vec16 few_rows_rounded(const FewRowsShared<kConfig>& shared, const FewRowsPart& part,
-                                      uint32 v) {
-  constexpr uint32 kAcross = kConfig.columns / 8;
+STRETTO_DEVICE Vec16 few_rows_rounded(const FewRowsShared<kConfig>& shared, uint32 row,
+                                      uint32 column) {
   using Half = typename HalfOf<kConfig.bf16>::Type;
   float sums[8] = {};
 #pragma unroll
   for (int32 from = 0; from < kConfig.splits; ++from) {
-    add_sums_of<kConfig.splits>(from * kConfig.sharing + part.share,
-                                shared.sum(v / kAcross, v % kAcross * 8), sums);
+#pragma unroll
+    for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
+      add_sums_of<kConfig.splits>(from, shared.sum(consumer, row, column), sums);
+    }
   }
   Vec16 value;
 #pragma unroll
@@ -193,19 +179,17 @@ STRETTO_DEVICE void few_rows_send(const FewRowsParams& params, const FewRowsShar
   constexpr uint32 kAtOnce = 4;
   const RowTargets& targets = params.targets;
   const uint64 buffer = calls % 2 * targets.parity_bytes;
-  const auto row_of = [&](uint32 v) { return part.row + v / kAcross; };
   const auto column_of = [&](uint32 v) { return part.column + v % kAcross * 8; };
   const auto has = [&](uint32 v) {
-    return v < kAll && row_of(v) < params.rows && column_of(v) < params.columns;
+    return v < kAll && v / kAcross < params.rows && column_of(v) < params.columns;
   };
 #pragma unroll 1
-  for (uint32 first = threadIdx.x + part.first / kConfig.sharing * kThreads; first < kAll;
-       first += kAtOnce * kStep) {
+  for (uint32 first = threadIdx.x + part.range * kThreads; first < kAll; first += kAtOnce * kStep) {
     Vec16 values[kAtOnce];
 #pragma unroll
     for (uint32 i = 0; i < kAtOnce; ++i) {
       const uint32 v = first + i * kStep;
-      if (v < kAll) values[i] = few_rows_rounded<kConfig>(shared, part, v);
+      if (v < kAll) values[i] = few_rows_rounded<kConfig>(shared, v / kAcross, v % kAcross * 8);
     }
     const auto send = [&](uint32 i, uint32 rank, uint32 row) {
       const uint64 vector =
@@ -216,10 +200,10 @@ STRETTO_DEVICE void few_rows_send(const FewRowsParams& params, const FewRowsShar
     if (targets.part_rows != 0) {
 #pragma unroll
       for (uint32 i = 0; i < kAtOnce; ++i) {
-        const uint32 v = first + i * kStep;
+        const uint32 v = first + i * kStep, row = v / kAcross;
         if (!has(v)) continue;
-        const uint32 owner = row_of(v) / targets.part_rows;
-        send(i, owner, row_of(v) - owner * targets.part_rows);
+        const uint32 owner = row / targets.part_rows;
+        send(i, owner, row - owner * targets.part_rows);
       }
     } else {
 #pragma unroll 1
@@ -228,7 +212,7 @@ STRETTO_DEVICE void few_rows_send(const FewRowsParams& params, const FewRowsShar
 #pragma unroll
         for (uint32 i = 0; i < kAtOnce; ++i) {
           const uint32 v = first + i * kStep;
-          if (has(v)) send(i, rank < params.ranks ? rank : rank - params.ranks, row_of(v));
+          if (has(v)) send(i, rank < params.ranks ? rank : rank - params.ranks, v / kAcross);
         }
       }
     }
@@ -237,8 +221,7 @@ STRETTO_DEVICE void few_rows_send(const FewRowsParams& params, const FewRowsShar
 
 template <FewRowsConfig kConfig>
 STRETTO_DEVICE void few_rows_sm90(const FewRowsParams& params) {
-  constexpr int32 kConsumerWarps = kConfig.columns / 64 * 4;
-  constexpr bool kHasCluster = layout_of(kConfig).cluster > 1;
+  constexpr uint32 kConsumerWarps = kConfig.consumers * kWarpgroup / 32;
   extern __shared__ uint8 shared_memory[];
   const FewRowsShared<kConfig> shared(shared_address(shared_memory));
   const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
@@ -250,11 +233,7 @@ STRETTO_DEVICE void few_rows_sm90(const FewRowsParams& params) {
   }
   wait_for_stream();
   const uint64 calls = *params.targets.state;
-  if constexpr (kConfig.sharing > 1) {
-    cluster_sync();
-  } else {
-    __syncthreads();
-  }
+  __syncthreads();
   float sums[kConfig.rows / 2];
   if (warp < kConsumerWarps) {
     few_rows_multiply<kConfig>(shared, warp / 4, part, sums);
@@ -263,7 +242,7 @@ STRETTO_DEVICE void few_rows_sm90(const FewRowsParams& params) {
   }
   __syncwarp();
   __syncthreads();  // no stage is read any longer
-  if (warp < kConsumerWarps) few_rows_keep<kConfig>(shared, sums);
+  if (warp < kConsumerWarps) few_rows_keep<kConfig>(shared, warp / 4, sums);
   if constexpr (kConfig.splits > 1) {
     cluster_sync_shared();
   } else {
@@ -271,8 +250,7 @@ STRETTO_DEVICE void few_rows_sm90(const FewRowsParams& params) {
   }
   few_rows_send<kConfig>(params, shared, part, calls);
   __syncwarp();
-  // Until then others read this block's sums, or say in its memory that they have read a stage.
-  if constexpr (kHasCluster) cluster_sync();
+  if constexpr (kConfig.splits > 1) cluster_sync();  // until then others read this one's sums
 }
 
 #endif  // STRETTO_DEVICE

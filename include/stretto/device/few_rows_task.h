@@ -2,11 +2,11 @@
 // on, and where rows go.
 //
 // c = a * b^T, of which a has few rows (tokens) and b, the weights, as many as c has columns. The
-// time is that of reading weights, so every SM reads some: weights are wgmma's A, in tiles of 64 or
-// 128 columns, and tokens its B, in units of 16 rows. Every tile needs all tokens, which L2 has and
-// gives no faster than weights: blocks of a cluster that share tokens load a part each, for all of
-// them. Where column tiles are few, blocks of a cluster take ranges of K, and add them up through
-// each other's shared memory in the order of K: bits depend on the configuration only.
+// time is that of reading weights, so every SM reads some: weights are wgmma's A, in tiles of up to
+// 64 columns, and tokens its B, in units of 16 rows. One consumer multiplies a K block in some 200
+// ns whatever the rows, so two of them take blocks in turns. Where tiles are few the blocks of a
+// cluster take a range of K each, with a consumer each. Their sums are added in the order of ranges
+// and then of turns: bits depend on the configuration only.
 //
 // A finished vector of 16 bytes goes into the slots of a collective whose data says itself that it
 // has come (lang/kernels/slots.h), at each rank that takes it, this one too. So no kernel has to
@@ -33,36 +33,40 @@ struct RowTargets {
 };
 
 struct FewRowsConfig {
-  int32 columns = 64;       // of weights in a tile: 64 or 128
-  int32 rows = 64;          // of tokens in a tile: a multiple of 16 up to 256
-  int32 stages = 6;         // K blocks in flight
-  int32 splits = 1;         // ranges of K, one a block of a cluster,
-  int32 sharing = 1;        // and blocks of it, of each range, that share tokens: 1, 2 or 4
-  int32 blocks_per_sm = 2;  // 1 or 2, that registers leave room for
+  int32 columns = 64;       // of weights in a tile: a multiple of 8 up to 64
+  int32 rows = 64;          // of tokens: a multiple of 16 up to kMostFewRows
+  int32 stages = 8;         // K blocks in flight
+  int32 consumers = 2;      // that take K blocks in turns: 1 or 2
+  int32 splits = 1;         // ranges of K, one a block of a cluster
+  int32 blocks_per_sm = 1;  // 1 or 2, that registers leave room for
   bool bf16 = true;         // else fp16
 
   constexpr bool operator==(const FewRowsConfig&) const = default;
 };
 
-inline constexpr int32 kMostFewRows = 256;  // of a tile
-inline constexpr int32 kMostCluster = 8;    // what every GPU with clusters has room for
+inline constexpr int32 kMostFewRows = 128;
+inline constexpr int32 kFewRowsColumns = 64;  // that wgmma multiplies, whatever a tile has
+inline constexpr int32 kMostSplits = 4;
 
 struct FewRowsLayout {
-  int32 threads, cluster;
+  int32 threads;
   int32 a_bytes, b_bytes;  // of a stage: weights, tokens
+  int32 loaded_bytes;      // of a stage
   int32 pitch;             // floats from a row of sums to the next: no two lanes share a bank
+  int32 sum_bytes;         // of a consumer, where stages were
   int32 shared_bytes;
 };
 
 STRETTO_HOST_DEVICE FewRowsLayout layout_of(const FewRowsConfig& config) {
   FewRowsLayout layout{};
-  layout.threads = config.columns / 64 * kWarpgroup + 32;
-  layout.cluster = config.splits * config.sharing;
-  layout.a_bytes = config.columns * kTileK * 2;
+  layout.threads = config.consumers * kWarpgroup + 32;
+  layout.a_bytes = kFewRowsColumns * kTileK * 2;
   layout.b_bytes = config.rows * kTileK * 2;
-  layout.pitch = config.columns + 4;
+  layout.loaded_bytes = (config.columns + config.rows) * kTileK * 2;
+  layout.pitch = kFewRowsColumns + 4;
+  layout.sum_bytes = config.rows * layout.pitch * 4;
   const int32 stages = config.stages * (layout.a_bytes + layout.b_bytes);
-  const int32 sums = config.rows * layout.pitch * 4;  // where stages were
+  const int32 sums = config.consumers * layout.sum_bytes;
   layout.shared_bytes = 1024 + (stages > sums ? stages : sums) + config.stages * 16;
   return layout;
 }
@@ -72,7 +76,6 @@ struct FewRowsParams {
   RowTargets targets;
   uint32 rows, columns;  // of the product
   uint32 num_k;          // blocks of kTileK
-  uint32 column_tiles;
   int32 rank, ranks;
 };
 
