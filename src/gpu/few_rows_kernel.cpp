@@ -40,7 +40,11 @@ std::string why_illegal(const FewRowsConfig& config) {
   if (config.blocks_per_sm < 1 || config.blocks_per_sm > 2) {
     return fmt::format("1 or 2 blocks of few rows share an SM, not {}", config.blocks_per_sm);
   }
-  if (config.stages < 2 || config.stages > 16) return "stages must be 2 to 16";
+  // A consumer that comes back to a stage must know that it was full since: it is its own.
+  if (config.stages < 2 || config.stages > 16 || config.stages % config.consumers != 0) {
+    return fmt::format("stages must be 2 to 16, as many for each of {} consumers, not {}",
+                       config.consumers, config.stages);
+  }
   return why_no_room(config.stages, device::layout_of(config).shared_bytes);
 }
 
@@ -75,8 +79,9 @@ FewRowsConfig fitted(const FewRowsShape& shape, int num_sms) {
   config.columns = static_cast<int>(
       std::clamp<int64_t>(tiles_of(tiles_of(shape.columns, most_tiles), 8) * 8, 8, kColumns));
   const device::FewRowsLayout layout = device::layout_of(config);
-  config.stages = static_cast<int>(std::clamp<int64_t>(
-      kStageBytes / config.blocks_per_sm / (layout.a_bytes + layout.b_bytes), 2, 12));
+  const int64_t room = kStageBytes / config.blocks_per_sm / (layout.a_bytes + layout.b_bytes);
+  config.stages =
+      static_cast<int>(std::clamp<int64_t>(room, 2, 12)) / config.consumers * config.consumers;
   return config;
 }
 
