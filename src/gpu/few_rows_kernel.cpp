@@ -100,6 +100,15 @@ stretto_few_rows(const __grid_constant__ FewRowsParams params) {{
                      config.blocks_per_sm, config.bf16);
 }
 
+device::RowTargets row_targets(const Matrix& c) {
+  const int64_t row_bytes = c.stride * num_bytes(c.dtype);
+  STRETTO_ASSERT(c.address % 16 == 0 && row_bytes % 16 == 0, "rows of c are vectors of 16 bytes");
+  device::RowTargets targets{};
+  targets.slots[0] = c.address;
+  targets.row_vectors = static_cast<uint32_t>(row_bytes / 16);
+  return targets;
+}
+
 FewRowsKernel::FewRowsKernel(const Device& device, const Compiler& compiler,
                              const FewRowsConfig& config)
     : config_(config),
@@ -107,8 +116,8 @@ FewRowsKernel::FewRowsKernel(const Device& device, const Compiler& compiler,
               device::layout_of(config).shared_bytes) {}
 
 void FewRowsKernel::launch(const Stream& stream, const Matrix& tokens, const Matrix& weights,
-                           const device::RowTargets& targets, int rank, int ranks,
-                           bool overlap) const {
+                           const device::RowTargets& targets, int rank, int ranks, bool overlap,
+                           bool weights_early) const {
   device::FewRowsParams params{};
   params.weights = map_of_rows(weights, config_.columns, Access::load);
   params.tokens = map_of_rows(tokens, config_.rows, Access::load);
@@ -118,6 +127,7 @@ void FewRowsKernel::launch(const Stream& stream, const Matrix& tokens, const Mat
   params.num_k = static_cast<uint32_t>(tiles_of(tokens.columns, kTileK));
   params.rank = rank;
   params.ranks = ranks;
+  params.weights_early = weights_early ? 1 : 0;
   const int64_t blocks = tiles_of(weights.rows, config_.columns) * config_.splits;
   kernel_.launch(stream, static_cast<int>(blocks), device::layout_of(config_).threads,
                  config_.splits, &params, overlap);

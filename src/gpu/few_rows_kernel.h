@@ -31,6 +31,9 @@ device::FewRowsConfig fitted(const FewRowsShape& shape, int num_sms);
 // The source that the compiler gets. Throws UsageError(why_illegal()).
 std::string few_rows_source(const device::FewRowsConfig& config);
 
+// Rows of c itself; one rank's.
+device::RowTargets row_targets(const Matrix& c);
+
 class FewRowsKernel {
  public:
   // For the current GPU, which must be `device`.
@@ -39,10 +42,12 @@ class FewRowsKernel {
 
   const device::FewRowsConfig& config() const { return config_; }
   const Kernel& kernel() const { return kernel_; }
-  // Of a row of tokens and of columns of weights, which c has: a rank's vectors go to targets.
-  // `overlap` as for Kernel::launch().
+  // c = tokens * weights^T, whose vectors go to targets; `rank` of `ranks` is this one among them.
+  // `overlap` as for Kernel::launch(); with `weights_early` the kernel ahead on the stream does not
+  // write weights.
   void launch(const Stream& stream, const Matrix& tokens, const Matrix& weights,
-              const device::RowTargets& targets, int rank, int ranks, bool overlap = false) const;
+              const device::RowTargets& targets, int rank, int ranks, bool overlap = false,
+              bool weights_early = false) const;
 
  private:
   device::FewRowsConfig config_;

@@ -59,19 +59,33 @@ STRETTO_DEVICE FewRowsPart part_of_block(const FewRowsParams& params) {
           params.num_k * (range + 1) / kConfig.splits, range};
 }
 
+// Waits for what is ahead on the stream, as all threads do. Weights of the first stages may be
+// asked for before.
 template <FewRowsConfig kConfig>
 STRETTO_DEVICE void few_rows_load(const FewRowsParams& params, const FewRowsShared<kConfig>& shared,
                                   const FewRowsPart& part) {
   constexpr FewRowsLayout kLayout = layout_of(kConfig);
+  const auto load_weights = [&](uint32 k, uint32 slot) {
+    barrier_arrive_expect(shared.full + slot * 8, kLayout.loaded_bytes);
+    tma_load(shared.a + slot * kLayout.a_bytes, &params.weights, k * kTileK, part.column,
+             shared.full + slot * 8);
+  };
+  uint32 early = 0;
+  if (params.weights_early != 0) {
+    const uint32 blocks = part.end_k - part.first_k;
+    early = blocks < kConfig.stages ? blocks : kConfig.stages;
+    for (uint32 i = 0; i < early; ++i) load_weights(part.first_k + i, i);
+  }
+  wait_for_stream();
   RingPosition ring{};
 #pragma unroll 1
   for (uint32 k = part.first_k; k < part.end_k; ++k) {
-    const uint32 full = shared.full + ring.slot * 8;
-    barrier_wait(shared.empty + ring.slot * 8, ring.parity ^ 1);
-    barrier_arrive_expect(full, kLayout.loaded_bytes);
-    tma_load(shared.a + ring.slot * kLayout.a_bytes, &params.weights, k * kTileK, part.column,
-             full);
-    tma_load(shared.b + ring.slot * kLayout.b_bytes, &params.tokens, k * kTileK, 0, full);
+    if (k - part.first_k >= early) {
+      barrier_wait(shared.empty + ring.slot * 8, ring.parity ^ 1);
+      load_weights(k, ring.slot);
+    }
+    tma_load(shared.b + ring.slot * kLayout.b_bytes, &params.tokens, k * kTileK, 0,
+             shared.full + ring.slot * 8);
     ring.template advance<kConfig.stages>();
   }
 }
@@ -152,7 +166,7 @@ STRETTO_DEVICE void add_sums_of(uint32 from, uint32 address, float (&sums)[8]) {
 // Eight columns of a row of the tile, rounded.
 template <FewRowsConfig kConfig>
 STRETTO_DEVICE Vec16 few_rows_rounded(const FewRowsShared<kConfig>& shared, uint32 row,
-                                      uint32 column) {
+                                      uint32 column, bool canonical) {
   using Half = typename HalfOf<kConfig.bf16>::Type;
   float sums[8] = {};
 #pragma unroll
@@ -165,7 +179,8 @@ STRETTO_DEVICE Vec16 few_rows_rounded(const FewRowsShared<kConfig>& shared, uint
   Vec16 value;
 #pragma unroll
   for (int32 i = 0; i < 4; ++i) {
-    value.word[i] = Half::canonical(Half::round_pair(sums[2 * i], sums[2 * i + 1]));
+    value.word[i] = Half::round_pair(sums[2 * i], sums[2 * i + 1]);
+    if (canonical) value.word[i] = Half::canonical(value.word[i]);
   }
   return value;
 }
@@ -173,12 +188,13 @@ STRETTO_DEVICE Vec16 few_rows_rounded(const FewRowsShared<kConfig>& shared, uint
 // The blocks with ranges of K of a tile share out its vectors; a thread has kAtOnce under way.
 template <FewRowsConfig kConfig>
 STRETTO_DEVICE void few_rows_send(const FewRowsParams& params, const FewRowsShared<kConfig>& shared,
-                                  const FewRowsPart& part, uint64 calls) {
+                                  const FewRowsPart& part) {
   constexpr uint32 kAcross = kConfig.columns / 8, kThreads = layout_of(kConfig).threads;
   constexpr uint32 kStep = kThreads * kConfig.splits, kAll = kConfig.rows * kAcross;
   constexpr uint32 kAtOnce = 4;
   const RowTargets& targets = params.targets;
-  const uint64 buffer = calls % 2 * targets.parity_bytes;
+  const bool to_slots = targets.state != nullptr;
+  const uint64 buffer = to_slots ? *targets.state % 2 * targets.parity_bytes : 0;
   const auto column_of = [&](uint32 v) { return part.column + v % kAcross * 8; };
   const auto has = [&](uint32 v) {
     return v < kAll && v / kAcross < params.rows && column_of(v) < params.columns;
@@ -189,7 +205,8 @@ STRETTO_DEVICE void few_rows_send(const FewRowsParams& params, const FewRowsShar
 #pragma unroll
     for (uint32 i = 0; i < kAtOnce; ++i) {
       const uint32 v = first + i * kStep;
-      if (v < kAll) values[i] = few_rows_rounded<kConfig>(shared, v / kAcross, v % kAcross * 8);
+      if (v < kAll)
+        values[i] = few_rows_rounded<kConfig>(shared, v / kAcross, v % kAcross * 8, to_slots);
     }
     const auto send = [&](uint32 i, uint32 rank, uint32 row) {
       const uint64 vector =
@@ -231,24 +248,25 @@ STRETTO_DEVICE void few_rows_sm90(const FewRowsParams& params) {
     prefetch_tensor_map(&params.tokens);
     shared.init_barriers();
   }
-  wait_for_stream();
-  const uint64 calls = *params.targets.state;
   __syncthreads();
-  float sums[kConfig.rows / 2];
-  if (warp < kConsumerWarps) {
-    few_rows_multiply<kConfig>(shared, warp / 4, part, sums);
-  } else if (threadIdx.x % 32 == 0) {
+  if (warp == kConsumerWarps && threadIdx.x % 32 == 0) {
     few_rows_load<kConfig>(params, shared, part);
+  } else {
+    wait_for_stream();
+    if (warp < kConsumerWarps) {
+      float sums[kConfig.rows / 2];
+      few_rows_multiply<kConfig>(shared, warp / 4, part, sums);
+      group_barrier(1, kConsumerWarps * 32);  // no stage is read any longer
+      few_rows_keep<kConfig>(shared, warp / 4, sums);
+    }
   }
   __syncwarp();
-  __syncthreads();  // no stage is read any longer
-  if (warp < kConsumerWarps) few_rows_keep<kConfig>(shared, warp / 4, sums);
   if constexpr (kConfig.splits > 1) {
     cluster_sync_shared();
   } else {
     __syncthreads();
   }
-  few_rows_send<kConfig>(params, shared, part, calls);
+  few_rows_send<kConfig>(params, shared, part);
   __syncwarp();
   if constexpr (kConfig.splits > 1) cluster_sync();  // until then others read this one's sums
 }

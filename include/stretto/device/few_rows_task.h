@@ -27,9 +27,11 @@ struct RowTargets {
   uint64 slots[kMaxRanks];  // by rank: where vector 0 goes there in a call of parity 0, as this
                             // rank reaches it
   uint64 parity_bytes;      // from there to those of a call of parity 1
-  const uint64* state;      // this rank's calls of the collective so far: its parity says which
-  uint32 part_rows;         // a rank takes its own rows, so many each; 0: all take all
-  uint32 row_vectors;       // of a row of the product
+  // This rank's calls of the collective so far: its parity says which. Null where no collective
+  // follows: then rows of the result are at slots[0], with their negative zeros.
+  const uint64* state;
+  uint32 part_rows;    // a rank takes its own rows, so many each; 0: all take all
+  uint32 row_vectors;  // of a row of the product
 };
 
 struct FewRowsConfig {
@@ -76,7 +78,9 @@ struct FewRowsParams {
   RowTargets targets;
   uint32 rows, columns;  // of the product
   uint32 num_k;          // blocks of kTileK
-  int32 rank, ranks;
+  int32 rank, ranks;     // of targets
+  // The kernel ahead on the stream does not write weights: they may come before it has ended.
+  uint32 weights_early;
 };
 
 }  // namespace stretto::device
