@@ -17,7 +17,7 @@ import sys
 
 from expert_bars import bars_section, measured_rates
 from fused_section import beside_torch_section, fused_section, title
-from gemm_section import gemm_section
+from gemm_section import few_rows_section, gemm_section
 from graphs_section import graphs_section, is_of_graphs
 from grouped_section import grouped_section
 from language_section import language_section, torch_all_reduces
@@ -92,6 +92,8 @@ def page(results):
         source = path.relative_to(ROOT)
         if result["benchmark"] == "gemm":
             sections.append(gemm_section(source, result))
+        elif result["benchmark"] == "few_rows":
+            sections.append(few_rows_section(source, result))
         elif result["benchmark"] == "grouped":
             sections.append(grouped_section(source, result))
         elif is_of_graphs(result):

@@ -249,16 +249,17 @@ STRETTO_DEVICE void few_rows_sm90(const FewRowsParams& params) {
     shared.init_barriers();
   }
   __syncthreads();
-  if (warp == kConsumerWarps && threadIdx.x % 32 == 0) {
+  // Whole warps part here, not lanes: else places of stages would not be known to be a warp's.
+  if (warp < kConsumerWarps) {
+    wait_for_stream();
+    float sums[kConfig.rows / 2];
+    few_rows_multiply<kConfig>(shared, warp / 4, part, sums);
+    group_barrier(1, kConsumerWarps * 32);  // no stage is read any longer
+    few_rows_keep<kConfig>(shared, warp / 4, sums);
+  } else if (threadIdx.x % 32 == 0) {
     few_rows_load<kConfig>(params, shared, part);
   } else {
     wait_for_stream();
-    if (warp < kConsumerWarps) {
-      float sums[kConfig.rows / 2];
-      few_rows_multiply<kConfig>(shared, warp / 4, part, sums);
-      group_barrier(1, kConsumerWarps * 32);  // no stage is read any longer
-      few_rows_keep<kConfig>(shared, warp / 4, sums);
-    }
   }
   __syncwarp();
   if constexpr (kConfig.splits > 1) {
