@@ -66,6 +66,7 @@ std::string why_no_few_rows(const FewRowsShape& shape) {
 // Clusters of three leave SMs over unless two blocks may share one.
 FewRowsConfig fitted(const FewRowsShape& shape, int num_sms) {
   constexpr int64_t kStageBytes = 208 * 1024, kColumns = device::kFewRowsColumns;
+  constexpr int32_t kFewToShareAnSm = 64;
   FewRowsConfig config;
   config.bf16 = shape.dtype == DType::bf16;
   config.rows = static_cast<int>(tiles_of(std::max<int64_t>(shape.rows, 1), 16) * 16);
@@ -73,7 +74,8 @@ FewRowsConfig fitted(const FewRowsShape& shape, int num_sms) {
   const int64_t most_splits = std::min<int64_t>(device::kMostSplits, tiles_of(shape.k, 4 * kTileK));
   config.splits = static_cast<int>(std::clamp<int64_t>(num_sms / tiles, 1, most_splits));
   config.consumers = config.splits > 1 ? 1 : 2;
-  config.blocks_per_sm = tiles > num_sms || config.splits > 2 ? 2 : 1;
+  const bool many = tiles > num_sms && config.rows <= kFewToShareAnSm;
+  config.blocks_per_sm = many || config.splits > 2 ? 2 : 1;
   const int64_t most_tiles = std::max<int64_t>(
       1, (config.splits > 1 ? 1 : config.blocks_per_sm) * int64_t{num_sms} / config.splits);
   config.columns = static_cast<int>(
