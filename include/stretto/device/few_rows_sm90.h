@@ -1,6 +1,8 @@
 // The kernel of few rows of Hopper (few_rows_task.h).
 //
-//   load warp    feeds stages of weights and tokens by TMA
+//   load warps   feed stages by TMA: one of weights, one of tokens, for a thread takes as long to
+//   ask
+//                for a box as SMs here take to read one
 //   consumers    one or two warpgroups; multiply stages in turns with wgmma
 //   all          add up what consumers and ranges of K have, round, and send vectors
 //
@@ -29,6 +31,7 @@ struct FewRowsShared {
 
   STRETTO_DEVICE explicit FewRowsShared(uint32 base) {
     a = (base + 1023) & ~1023u;
+    asm volatile("" : "+r"(a));  // found once, not in every turn of a loop
     b = a + kConfig.stages * kLayout.a_bytes;
     full = a + (kLayout.shared_bytes - 1024 - kConfig.stages * 16);
     empty = full + kConfig.stages * 8;
@@ -39,7 +42,7 @@ struct FewRowsShared {
   }
   STRETTO_DEVICE void init_barriers() const {
     for (int32 i = 0; i < kConfig.stages; ++i) {
-      barrier_init(full + i * 8, 1);
+      barrier_init(full + i * 8, 2);  // who loads
       barrier_init(empty + i * 8, kWarpgroup / 32);
     }
     fence_barrier_init();
@@ -59,35 +62,25 @@ STRETTO_DEVICE FewRowsPart part_of_block(const FewRowsParams& params) {
           params.num_k * (range + 1) / kConfig.splits, range};
 }
 
-// Waits for what is ahead on the stream, as all threads do. Weights of the first stages may be
-// asked for before.
+// One operand's boxes, by a thread. It waits for what is ahead on the stream, as all threads do;
+// `early` of its blocks it asks for before.
 template <FewRowsConfig kConfig>
-STRETTO_DEVICE void few_rows_load(const FewRowsParams& params, const FewRowsShared<kConfig>& shared,
-                                  const FewRowsPart& part) {
-  constexpr FewRowsLayout kLayout = layout_of(kConfig);
-  const auto load_weights = [&](uint32 k, uint32 slot) {
-    barrier_arrive_expect(shared.full + slot * 8, kLayout.loaded_bytes);
-    tma_load(shared.a + slot * kLayout.a_bytes, &params.weights, k * kTileK, part.column,
-             shared.full + slot * 8);
-  };
-  uint32 early = 0;
-  if (params.weights_early != 0) {
-    const uint32 blocks = part.end_k - part.first_k;
-    early = blocks < kConfig.stages ? blocks : kConfig.stages;
-    for (uint32 i = 0; i < early; ++i) load_weights(part.first_k + i, i);
-  }
-  wait_for_stream();
+STRETTO_DEVICE void few_rows_load(const FewRowsShared<kConfig>& shared, const FewRowsPart& part,
+                                  const TensorMap* map, int32 row, uint32 stages, int32 stage_bytes,
+                                  int32 loaded_bytes, uint32 early) {
+  const uint32 blocks = part.end_k - part.first_k;
+  const uint32 before = early < blocks ? early : blocks;
   RingPosition ring{};
 #pragma unroll 1
-  for (uint32 k = part.first_k; k < part.end_k; ++k) {
-    if (k - part.first_k >= early) {
-      barrier_wait(shared.empty + ring.slot * 8, ring.parity ^ 1);
-      load_weights(k, ring.slot);
-    }
-    tma_load(shared.b + ring.slot * kLayout.b_bytes, &params.tokens, k * kTileK, 0,
-             shared.full + ring.slot * 8);
+  for (uint32 i = 0; i < blocks; ++i) {
+    if (i == before) wait_for_stream();
+    const uint32 full = shared.full + ring.slot * 8;
+    barrier_wait(shared.empty + ring.slot * 8, ring.parity ^ 1);
+    barrier_arrive_expect(full, loaded_bytes);
+    tma_load(stages + ring.slot * stage_bytes, map, (part.first_k + i) * kTileK, row, full);
     ring.template advance<kConfig.stages>();
   }
+  if (before == blocks) wait_for_stream();
 }
 
 // A consumer's stages: of two every second one of the block's. Sums are zero where it has none.
@@ -238,6 +231,7 @@ STRETTO_DEVICE void few_rows_send(const FewRowsParams& params, const FewRowsShar
 
 template <FewRowsConfig kConfig>
 STRETTO_DEVICE void few_rows_sm90(const FewRowsParams& params) {
+  constexpr FewRowsLayout kLayout = layout_of(kConfig);
   constexpr uint32 kConsumerWarps = kConfig.consumers * kWarpgroup / 32;
   extern __shared__ uint8 shared_memory[];
   const FewRowsShared<kConfig> shared(shared_address(shared_memory));
@@ -256,10 +250,15 @@ STRETTO_DEVICE void few_rows_sm90(const FewRowsParams& params) {
     few_rows_multiply<kConfig>(shared, warp / 4, part, sums);
     group_barrier(1, kConsumerWarps * 32);  // no stage is read any longer
     few_rows_keep<kConfig>(shared, warp / 4, sums);
-  } else if (threadIdx.x % 32 == 0) {
-    few_rows_load<kConfig>(params, shared, part);
-  } else {
+  } else if (threadIdx.x % 32 != 0) {
     wait_for_stream();
+  } else if (warp == kConsumerWarps) {
+    few_rows_load<kConfig>(shared, part, &params.weights, part.column, shared.a, kLayout.a_bytes,
+                           kConfig.columns * kTileK * 2,
+                           params.weights_early != 0 ? kConfig.stages : 0);
+  } else {
+    few_rows_load<kConfig>(shared, part, &params.tokens, 0, shared.b, kLayout.b_bytes,
+                           kLayout.b_bytes, 0);
   }
   __syncwarp();
   if constexpr (kConfig.splits > 1) {

@@ -3,8 +3,8 @@
 //
 // c = a * b^T, of which a has few rows (tokens) and b, the weights, as many as c has columns. The
 // time is that of reading weights, so every SM reads some: weights are wgmma's A, in tiles of up to
-// 64 columns, and tokens its B, in units of 16 rows. One consumer multiplies a K block in some 200
-// ns whatever the rows, so two of them take blocks in turns. Where tiles are few the blocks of a
+// 64 columns, and tokens its B, in units of 16 rows. One consumer takes a time for a K block that
+// hardly depends on rows, so two of them take blocks in turns. Where tiles are few the blocks of a
 // cluster take a range of K each, with a consumer each. Their sums are added in the order of ranges
 // and then of turns: bits depend on the configuration only.
 //
@@ -53,7 +53,6 @@ inline constexpr int32 kMostSplits = 4;
 struct FewRowsLayout {
   int32 threads;
   int32 a_bytes, b_bytes;  // of a stage: weights, tokens
-  int32 loaded_bytes;      // of a stage
   int32 pitch;             // floats from a row of sums to the next: no two lanes share a bank
   int32 sum_bytes;         // of a consumer, where stages were
   int32 shared_bytes;
@@ -61,10 +60,9 @@ struct FewRowsLayout {
 
 STRETTO_HOST_DEVICE FewRowsLayout layout_of(const FewRowsConfig& config) {
   FewRowsLayout layout{};
-  layout.threads = config.consumers * kWarpgroup + 32;
+  layout.threads = config.consumers * kWarpgroup + 64;
   layout.a_bytes = kFewRowsColumns * kTileK * 2;
   layout.b_bytes = config.rows * kTileK * 2;
-  layout.loaded_bytes = (config.columns + config.rows) * kTileK * 2;
   layout.pitch = kFewRowsColumns + 4;
   layout.sum_bytes = config.rows * layout.pitch * 4;
   const int32 stages = config.stages * (layout.a_bytes + layout.b_bytes);
