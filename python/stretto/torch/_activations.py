@@ -14,12 +14,12 @@ def activate(activation, made):
     """silu(g) * u of two products, gelu in its tanh form or silu of one."""
     first = _wide(made[0])
     if activation == "gelu":
-        value = F.gelu(first, approximate="tanh")
-    else:
-        value = F.silu(first)
-        if activation == "swiglu":
-            value = value * _wide(made[1])
-    return value.to(made[0].dtype)
+        return F.gelu(first, approximate="tanh").to(made[0].dtype)
+    value = F.silu(first, inplace=first is not made[0])
+    if activation == "silu":
+        return value.to(made[0].dtype)
+    # The product is computed in the wider of both types, and rounded where it is written.
+    return torch.mul(value, made[1], out=torch.empty_like(made[1]))
 
 
 def activate_back(activation, made, gradient):

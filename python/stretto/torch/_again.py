@@ -70,7 +70,7 @@ class _Columns(torch.autograd.Function):
         return None, None, *ctx.kept.gradients(ctx.saved_tensors, ctx.needs_input_grad[2:], (gradient,))
 
 
-def _is_eager():
+def is_eager():
     """Whether what a call does is all that PyTorch is to do: no tracing, mode, autocast, transform or tangent."""
     return not (torch.compiler.is_compiling() or _modes() or _is_autocast() or _transform() is not None or
                 forward_ad._current_level >= 0)
@@ -78,7 +78,7 @@ def _is_eager():
 
 def columns(group, x, weights, biases):
     """The result of a column_matmul() that autograd knows of; None: go the long way, which says what is wrong."""
-    if not _is_eager() or not torch.is_grad_enabled() or len(biases) not in (0, len(weights)):
+    if not is_eager() or not torch.is_grad_enabled() or len(biases) not in (0, len(weights)):
         return None
     tensors = (x, *weights, *biases)
     if any(type(one) not in _records.PLAIN or one.dtype is not x.dtype or one.device != x.device for one in tensors):
@@ -106,7 +106,7 @@ def _known(key, group, first):
 
 def again(op, group, more, tensors, outs=None):
     """The results of a call that came before with such tensors; None: go the long way. `more` as of look()."""
-    if not _is_eager():
+    if not is_eager():
         return None
     if type(group) is DeviceMesh and group.ndim == 1:  # which gives new objects for its dimensions at every call
         group = group.get_group()

@@ -220,9 +220,9 @@ class Gradient:
                     what ranks exchange
     """
 
-    def __init__(self, keep, back, is_of_products=False):
+    def __init__(self, keep, back, is_of_products=False, op=None):
         self.keep, self._back, self._is_of_products = keep, back, is_of_products
-        self._op = back.__name__.removeprefix("back_")
+        self._op = op or back.__name__.removeprefix("back_")
 
     def backward(self, ctx, *gradients):
         # Arguments that are as the schema has them by default are not passed, and have no gradients.

@@ -5,7 +5,7 @@ from typing import List, Optional, Sequence, Tuple, Union, overload
 import torch
 from torch.autograd import forward_ad
 
-from . import _again, _checks, _shapes, ops  # noqa: F401  (defines torch.ops.stretto)
+from . import _again, _checks, _shapes, _trained, ops  # noqa: F401  (defines torch.ops.stretto)
 from ._activations import Activated
 from .groups import GroupLike, ranks_of, seat
 from .report import IN_PARTS, count_left
@@ -163,10 +163,17 @@ def _keeps_products(tensors):
     return tensors[0].is_cuda and torch.is_grad_enabled() and any(one.requires_grad for one in tensors)
 
 
-def _mlp_in_parts(x, ups, biases, down, activation, group, sequence_parallel, dim):
+def _mlp_in_parts(*given):
+    made = _trained.mlp(*given)
+    if made is None:
+        made = _mlp_of_operators(*given)
+    count_left("mlp", f"{IN_PARTS}{KEPT}")
+    return made
+
+
+def _mlp_of_operators(x, ups, biases, down, activation, group, sequence_parallel, dim):
     _refuse_tangents("mlp", (x, *ups, *biases, down))
     _shapes.mlp_rows(x, ups, biases, down, activation, sequence_parallel, dim, ranks_of(seat(group)))
-    count_left("mlp", f"{IN_PARTS}{KEPT}")
     if sequence_parallel:
         made = all_gather_matmul(x, ups, biases or None, group, dim=dim)
         return matmul_reduce_scatter(Activated.apply(activation, *made), down, group=group, dim=dim)

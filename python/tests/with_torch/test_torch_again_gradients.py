@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import stretto
 import stretto.torch as st
-from stretto.torch import _again, _records
+from stretto.torch import _again, _records, _trained, functional
 from stretto.torch._checked import Checked
 
 
@@ -61,6 +61,40 @@ class Gradients(Calls):
             x = forward_ad.make_dual(self.x, torch.ones_like(self.x))
             made = st.column_matmul(x, self.w, group=self.group)  # PyTorch's product
             self.assertIsNotNone(forward_ad.unpack_dual(made).tangent)
+
+    def test_an_mlp_is_one_node(self):
+        """What several would give, and each part's calls come again."""
+        def trained(way, joint, is_shared):
+            torch.manual_seed(1)
+            both = torch.randn(32, 64)
+            ups = list(both.split(16)) if joint else [one.clone() for one in both.split(16)]
+            tensors = [torch.randn(8, 64), torch.randn(64, 16), *ups[:2], torch.randn(16), torch.randn(16)]
+            x, down, *more = [one.requires_grad_() for one in tensors]
+            with mock.patch.object(functional._trained, "mlp", way):
+                y = functional._mlp_in_parts(x, more[:2], more[2:], down, "swiglu", self.group, is_shared, 0)
+            return y, torch.autograd.grad(y.square().sum(), [x, down, *more])
+
+        plain = self.group.options.fallback
+        self.group.options.fallback = True  # of fp32, which no call on GPUs has
+        try:
+            for joint in (False, True):
+                for is_shared in (False, True):
+                    one, found = trained(_trained.mlp, joint, is_shared)
+                    many, right = trained(lambda *_: None, joint, is_shared)
+                    self.assertEqual(type(one.grad_fn).__name__, "_MlpBackward")
+                    for a, b in zip((one, *found), (many, *right)):
+                        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-3)
+        finally:
+            self.group.options.fallback = plain
+        with mock.patch.object(functional, "_keeps_products", lambda tensors: True):
+            w, down = self.w.clone().requires_grad_(), self.w.t().contiguous()
+            call = lambda: st.mlp(self.x, [w, w], down, self.group)  # noqa: E731
+            call()
+            self.enqueued.clear()
+            call()
+            self.assertEqual(self.ways(), ["again"])
+            with self.assertRaisesRegex(ValueError, "mlp: weights before swiglu"):
+                st.mlp(self.x, [w, w[1:]], down, self.group)
 
     def test_autograd_knows_what_was_written(self):
         """What it has kept of a tensor that is written since has no gradient any more."""
