@@ -110,7 +110,7 @@ void RankStreams::enqueue(cuda::StreamHandle handle, const CallRows& rows,
   }
   key.insert(key.end(),
              {call_.blob, static_cast<uint64_t>(rows.rows), rows.at, static_cast<uint64_t>(set)});
-  call_graphs_->run(main, std::move(key),
+  call_graphs_->run(main, std::move(key), kind_of_call(rows, set),
                     [&](const Stream& stream) { enqueue_run(stream, rows, set); });
 }
 

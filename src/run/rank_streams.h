@@ -177,6 +177,8 @@ class RankStreams {
   bool takes_graphs() const;
   // Finds the call's tables; what tells it from others.
   CallSlots::Key begin_call(const cuda::Stream& main, bool is_captured);
+  // What calls are alike in that differ in addresses.
+  CallSlots::Key kind_of_call(const CallRows& rows, int set) const;
   uint64_t copied_in_call() const;
   void copy_tensors(const cuda::Stream& main, bool outputs, const CallRows& rows);
   // One piece of memory that stands for every tensor in what is enqueued before calls.

@@ -21,6 +21,17 @@ CallSlots::Key RankStreams::begin_call(const Stream& main, bool is_captured) {
   return key;
 }
 
+// cuBLAS is asked for other products where tensors lie at other multiples, or rows otherwise apart.
+CallSlots::Key RankStreams::kind_of_call(const CallRows& rows, int set) const {
+  CallSlots::Key kind = {static_cast<uint64_t>(rows.rows), rows.at != 0,
+                         static_cast<uint64_t>(set)};
+  for (const cuda::CallPlace& place : call_.places.first(setup_.calls->all().size())) {
+    kind.insert(kind.end(), {cuda::alignment_of(place.address), place.row_bytes,
+                             static_cast<uint64_t>(place.rows)});
+  }
+  return kind;
+}
+
 uint64_t RankStreams::copied_in_call() const {
   uint64_t bytes = 0;
   for (size_t i = 0; i < setup_.calls->all().size(); ++i) {
