@@ -17,7 +17,7 @@ ALIGNED = 15
 class Checked:
     """As Repeats."""
 
-    at = None
+    at, looks_at_results = None, False
 
     def __init__(self):
         self._made = {}  # by what tensors are

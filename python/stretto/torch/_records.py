@@ -27,6 +27,10 @@ _records: Dict[Tuple, "Record"] = {}  # by operator, seat and what else there is
 quick: Dict[Tuple, Tuple[Any, "Record"]] = {}
 _bases: Dict[Tuple, torch.Tensor] = {}  # of one element, by type and device
 _empty_like = torch.empty_like
+# By device type: what compiled code of PyTorch's allocates with, in half of the time, on the current device, so that
+# somebody has to look at where that is
+_empty_strided = {name: function for name in ("cuda",) if (function := getattr(
+    getattr(getattr(torch._C, "_dynamo", None), "guards", None), f"_empty_strided_{name}", None))}
 _is_capturing = torch.cuda.is_current_stream_capturing
 _increment_version = torch.autograd.graph.increment_version
 
@@ -78,6 +82,14 @@ def _like(tensor):
     return _bases[key].expand(tensor.shape)
 
 
+def _makes(results, are_looked_at):
+    """What makes such results, and what it is given for each."""
+    empty = _empty_strided.get(results[0].device.type) if are_looked_at else None
+    if empty is None:
+        return _empty_like, tuple([(_like(one),) for one in results])
+    return empty, tuple([(tuple(one.shape), one.stride(), one.dtype) for one in results])
+
+
 class Record:
     """Calls of an operator in a group that are alike but for their tensors."""
 
@@ -99,8 +111,8 @@ class Record:
         rows, words = operation._given({name: one.view(infos[name].shape) for name, one in given.items()}, last.rows)
         numbers = {name: number for number, name in enumerate(inputs)}
         self._way.add(library().enqueue, operation._handle.value, rows, tensors_in(words), tensors,
-                      [numbers.get(name, name) for name in names], made, _empty_like,
-                      tuple([(_like(one),) for one in made]))
+                      [numbers.get(name, name) for name in names], made,
+                      *_makes(made, self._way.looks_at_results))
         self._go_in_graphs = self._go_in_graphs and operation.runs_per_graph(last.rows) == 1
         self._kept.append((operation, words))
         self.calls += 1

@@ -84,6 +84,8 @@ class Repeats:
     None: it cannot come again.
     """
 
+    looks_at_results = True  # and does not take those that lie elsewhere than the first call's
+
     def __init__(self):
         self.at, at = None, c_void_p()
         self._functions = _functions()

@@ -91,6 +91,18 @@ class Again(Calls):
             st.moe_with_router(x, router, *experts, 2, self.group, rows=8)
         self.assertEqual(self.ways(), ["long", "again"])
 
+    @unittest.skipUnless(hasattr(getattr(torch._C, "_dynamo", None), "guards"), "this PyTorch has no such function")
+    def test_results_as_compiled_code_allocates_them(self):
+        """On GPUs; where they come to lie elsewhere than the call's tensors, the call goes the long way."""
+        make = torch._C._dynamo.guards._empty_strided_cpu
+        with mock.patch.dict(_records._empty_strided, {"cpu": make}):
+            self.test_routers_with_what_they_choose()
+        _records.forget()
+        with mock.patch.dict(_records._empty_strided, {"cpu": lambda *given: make(*given).to("meta")}):
+            for _ in range(2):
+                self.assertEqual(st.matmul_all_reduce(self.x, self.w, group=self.group).device.type, "cpu")
+        self.assertEqual(self.ways(), ["long", "again" if self.way is Checked else "long"])
+
     def test_tokens_that_ranks_do_not_divide(self):
         """What comes again has the same ones of all ranks: others are another call."""
         x, ids, weights = torch.zeros(8, 64).bfloat16(), torch.zeros(8, 2).int(), torch.zeros(8, 2)
