@@ -162,6 +162,7 @@ inline constexpr int kCaptureThreadLocal = 1, kCaptureRelaxed = 2;
   X(free, cuMemFree_v2, (DevicePtr))                                                               \
   X(memory_info, cuMemGetInfo_v2, (size_t * free, size_t * all))                                   \
   X(pointer_attributes, cuPointerGetAttributes, (unsigned, int* which, void** answers, DevicePtr)) \
+  X(address_range, cuMemGetAddressRange_v2, (DevicePtr * begin, size_t * num_bytes, DevicePtr))    \
   X(host_alloc, cuMemHostAlloc, (void**, size_t, unsigned))                                        \
   X(host_free, cuMemFreeHost, (void*))                                                             \
   X(memory_granularity, cuMemGetAllocationGranularity, (size_t*, const MemoryProperties*, int))    \
@@ -209,7 +210,8 @@ inline constexpr int kCaptureThreadLocal = 1, kCaptureRelaxed = 2;
   X(event_elapsed_ms, cuEventElapsedTime, (float*, EventHandle, EventHandle))                      \
   X(tensor_map_encode, cuTensorMapEncodeTiled,                                                     \
     (device::TensorMap*, int, uint32_t, void*, const uint64_t*, const uint64_t*, const uint32_t*,  \
-     const uint32_t*, int, int, int, int))
+     const uint32_t*, int, int, int, int))                                                         \
+  X(tensor_map_move, cuTensorMapReplaceAddress, (device::TensorMap*, void*))
 
 struct DriverApi {
 #define STRETTO_MEMBER(member, symbol, parameters) Result(*member) parameters = nullptr;

@@ -124,4 +124,9 @@ device::TensorMap map_for_interleaved(const Matrix& weights, DevicePtr other, co
   return encode(weights, dimensions, kL2Promote256);
 }
 
+void move_map(device::TensorMap& map, DevicePtr to) {
+  check(driver().tensor_map_move(&map, reinterpret_cast<void*>(to)),
+        "describe a matrix that lies elsewhere to TMA");
+}
+
 }  // namespace stretto::cuda

@@ -40,4 +40,7 @@ device::TensorMap map_for_experts(const Matrix& weights, const ExpertRows& of, i
 device::TensorMap map_for_interleaved(const Matrix& weights, DevicePtr other, const ExpertRows& of,
                                       int rows);
 
+// Of as many rows and columns as before, elsewhere: half of what it takes to describe them.
+void move_map(device::TensorMap& map, DevicePtr to);
+
 }  // namespace stretto::cuda

@@ -8,9 +8,7 @@ namespace stretto::cuda {
 namespace {
 
 constexpr size_t kAlignment = 128;  // of tensor maps
-// Of a kind: the layers of a model have one each, for each of the row counts that calls take turns
-// with.
-constexpr size_t kMostKnown = 512;
+constexpr size_t kMostKnown = 512;  // of a kind, one for each row count
 
 }  // namespace
 
@@ -23,7 +21,8 @@ size_t CallBlob::append(const std::vector<T>& values) {
   return at;
 }
 
-CallBlob::CallBlob(const RankTables& tables, Encode encode) : encode_(encode) {
+CallBlob::CallBlob(const RankTables& tables, Encode encode, Move move)
+    : encode_(encode), move_(move) {
   for (const GemmLaunch& launch : tables.gemms) {
     configs_.push_back(launch.config);
     Gemm& gemm = gemms_.emplace_back();
@@ -105,12 +104,17 @@ void CallBlob::begin(std::byte* to) const { std::memcpy(to, fixed_.data(), fixed
 const device::TensorMap& CallBlob::encoded(Maps& maps, CallPlaces places) {
   MapSpec spec = maps.spec;
   spec.matrix = at_call(spec.matrix, places);
-  const Maps::Where where{spec.matrix.address, spec.matrix.rows, spec.matrix.stride};
-  const auto found = maps.known.find(where);
-  if (found != maps.known.end()) return found->second;
-  const device::TensorMap map = encode_(spec, configs_[maps.config]);
-  if (maps.known.size() >= kMostKnown) maps.known.clear();
-  return maps.known[where] = map;
+  const std::pair rows(spec.matrix.rows, spec.matrix.stride);
+  const auto found = maps.known.find(rows);
+  if (found == maps.known.end()) {
+    const device::TensorMap map = encode_(spec, configs_[maps.config]);
+    if (maps.known.size() >= kMostKnown) maps.known.clear();
+    return (maps.known[rows] = {map, spec.matrix.address}).map;
+  }
+  Known& known = found->second;
+  if (known.address != spec.matrix.address) move_(known.map, spec.matrix.address);
+  known.address = spec.matrix.address;
+  return known.map;
 }
 
 void CallBlob::write(std::byte* to, CallPlaces places) {

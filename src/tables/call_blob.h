@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tables/call_lists.h"
@@ -16,8 +16,9 @@ namespace stretto::cuda {
 class CallBlob {
  public:
   using Encode = device::TensorMap (*)(const MapSpec& spec, const device::GemmConfig& config);
-  // Of tables that were made with stand-ins. `encode` is encode_map(), or a test's.
-  explicit CallBlob(const RankTables& tables, Encode encode = encode_map);
+  using Move = void (*)(device::TensorMap& map, DevicePtr to);
+  // Of tables that were made with stand-ins. `encode` and `move` are the driver's, or a test's.
+  explicit CallBlob(const RankTables& tables, Encode encode = encode_map, Move move = move_map);
 
   // Where a kernel finds its own, in bytes from the begin.
   struct Gemm {
@@ -32,21 +33,25 @@ class CallBlob {
   size_t num_bytes() const { return fixed_.size(); }
   // What is the same for all calls, at `to`.
   void begin(std::byte* to) const;
-  // What is this call's, behind begin(). Maps of as many rows that lay there at calls before are
-  // not encoded again.
+  // What is this call's, behind begin(). Maps of as many rows as some call had before are not
+  // encoded again, but moved.
   void write(std::byte* to, CallPlaces places);
   // How much of it is a call's: maps that differ, and addresses.
   size_t num_call_maps() const { return maps_.size(); }
   size_t num_call_addresses() const { return addresses_.size() + moved_.size(); }
 
  private:
-  // Maps that are alike, as sets of them are; and those encoded before, by what calls differ in.
+  // Maps that are alike, as sets of them are; and those encoded before, by what calls differ in
+  // but for addresses.
+  struct Known {
+    device::TensorMap map;
+    DevicePtr address;
+  };
   struct Maps {
-    using Where = std::tuple<DevicePtr, int64_t, int64_t>;  // address, rows, elements to the next
     std::vector<size_t> at;
     size_t config;
     MapSpec spec;
-    std::map<Where, device::TensorMap> known = {};
+    std::map<std::pair<int64_t, int64_t>, Known> known = {};  // by rows, elements to the next
   };
   struct Address {
     size_t at;
@@ -58,6 +63,7 @@ class CallBlob {
   const device::TensorMap& encoded(Maps& maps, CallPlaces places);
 
   Encode encode_;
+  Move move_;
   std::vector<device::GemmConfig> configs_;
   std::vector<Gemm> gemms_;
   std::vector<size_t> regions_;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gpu/gemm_kernel.h"
+#include "gpu/tensor_map.h"
 #include "launch/buffer_places.h"
 #include "launch/rank_program.h"
 #include "launch/signal_layout.h"
