@@ -28,6 +28,14 @@ std::string why_not_memory_of(const Device& device, DevicePtr at) {
   return owner.device == device.id() ? "" : fmt::format("memory of GPU {}", owner.device);
 }
 
+Piece piece_at(DevicePtr at) {
+  Piece piece;
+  size_t num_bytes = 0;
+  if (driver().address_range(&piece.begin, &num_bytes, at) != kSuccess) return {};
+  piece.end = piece.begin + num_bytes;
+  return piece;
+}
+
 bool reaches(DevicePtr at) { return owner_of(at).kind != 0; }
 
 }  // namespace stretto::cuda

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "gpu/memory_owner.h"
 #include "stretto/error.h"
 
 namespace stretto::runtime {
@@ -35,18 +34,27 @@ bool share_bytes(const Rows& a, const Rows& b) {
   return false;
 }
 
-void require_on_gpu(const std::string& tensor, const Rows& rows, const cuda::Device& device) {
-  for (const uint64_t at : {rows.begin, rows.end() - 1}) {
+}  // namespace
+
+void KnownCalls::require_on_gpu(const std::string& tensor, cuda::DevicePtr begin,
+                                cuda::DevicePtr end, const cuda::Device& device) {
+  constexpr size_t kMostPieces = 32;
+  for (const cuda::DevicePtr at : {begin, end - 1}) {
+    if (std::ranges::any_of(pieces_, [&](const cuda::Piece& piece) { return piece.has(at); })) {
+      continue;
+    }
     const std::string why = cuda::why_not_memory_of(device, at);
-    if (why.empty()) continue;
-    throw UsageError(fmt::format(
-        "tensor {} of {} bytes at {:#x}: {} {}; give memory of GPU {}, on which the rank runs",
-        tensor, rows.end() - rows.begin, rows.begin, at == rows.begin ? "it is" : "its end is", why,
-        device.index()));
+    if (!why.empty()) {
+      throw UsageError(fmt::format(
+          "tensor {} of {} bytes at {:#x}: {} {}; give memory of GPU {}, on which the rank runs",
+          tensor, end - begin, begin, at == begin ? "it is" : "its end is", why, device.index()));
+    }
+    const cuda::Piece piece = cuda::piece_at(at);
+    if (!piece.has(at)) continue;
+    if (pieces_.size() == kMostPieces) pieces_.clear();
+    pieces_.push_back(piece);
   }
 }
-
-}  // namespace
 
 void KnownCalls::require_good(const CallTensors& tensors, const cuda::Device& device, int rank,
                               cuda::CallPlaces places, cuda::DevicePtr rows_at) {
@@ -73,7 +81,8 @@ void KnownCalls::require_good(const CallTensors& tensors, const cuda::Device& de
   std::vector<Rows> all;
   for (size_t i = 0; i < own.size(); ++i) {
     all.push_back({own[i].address, own[i].row_bytes, tensors.row_bytes(i, rank), own[i].rows});
-    if (!all.back().empty()) require_on_gpu(tensors.all()[i].name, all.back(), device);
+    if (all.back().empty()) continue;
+    require_on_gpu(tensors.all()[i].name, all.back().begin, all.back().end(), device);
   }
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {

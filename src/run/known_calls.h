@@ -4,9 +4,11 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "gpu/device.h"
+#include "gpu/memory_owner.h"
 #include "run/call_tensors.h"
 
 namespace stretto::runtime {
@@ -21,7 +23,12 @@ class KnownCalls {
 
  private:
   using Key = std::vector<uint64_t>;
+  void require_on_gpu(const std::string& tensor, cuda::DevicePtr begin, cuda::DevicePtr end,
+                      const cuda::Device& device);
+
   std::array<Key, 256> known_;  // by what their numbers come to
+  // Of the GPU's memory, in which tensors were found. Who gives one back to the driver is not seen.
+  std::vector<cuda::Piece> pieces_;
 };
 
 }  // namespace stretto::runtime

@@ -86,6 +86,17 @@ TEST_F(KnownCallsInTheStub, MemoryIsOfTheRanksGpu) {
   EXPECT_EQ(told(tensors()), "");
 }
 
+TEST_F(KnownCallsInTheStub, MemoryThatHadTensorsIsKnown) {
+  const GpuAddress x = context_->allocate(0, 2 * kRows * kColumns);
+  EXPECT_EQ(told(with("a", x)), "");
+  setenv("STUB_FAIL", "cuPointerGetAttributes=1", 1);
+  EXPECT_EQ(told(with("a", x + 256)), "");
+  EXPECT_THROW(operation_->run(0, context_->stream(0), kRows,
+                               with("a", context_->allocate(0, 2 * kRows * kColumns))),
+               SystemError);
+  unsetenv("STUB_FAIL");
+}
+
 TEST_F(KnownCallsInTheStub, OutputsLieOnNothing) {
   EXPECT_THAT(told(with("out", memory_->at(0, "a"))),
               HasSubstr("tensors a and out lie on each other, and out is written: give outputs"));

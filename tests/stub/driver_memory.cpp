@@ -11,11 +11,15 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <string_view>
 
 #include "gpu/driver_api.h"
 #include "stub_variable.h"
 
 namespace stretto::cuda {
+
+Result stub_answer(std::string_view symbol);
+
 namespace {
 
 struct Memory {
@@ -65,7 +69,19 @@ Result cuMemAlloc_v2(DevicePtr* address, size_t num_bytes) {
   return kSuccess;
 }
 
+Result cuMemGetAddressRange_v2(DevicePtr* begin, size_t* num_bytes, DevicePtr at) {
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  auto found = all.sizes.upper_bound(at);
+  if (found == all.sizes.begin() || (--found)->first + found->second <= at) return kInvalidValue;
+  *begin = found->first;
+  *num_bytes = found->second;
+  return kSuccess;
+}
+
 Result cuPointerGetAttributes(unsigned count, int* which, void** answers, DevicePtr at) {
+  if (const Result answer = stub_answer("cuPointerGetAttributes"); answer != kSuccess)
+    return answer;
   Memory& all = memory();
   const std::lock_guard lock(all.mutex);
   auto found = all.sizes.upper_bound(at);
