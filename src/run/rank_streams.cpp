@@ -45,14 +45,17 @@ RankStreams::RankStreams(const Setup& setup)
   }
 }
 
-// A launch takes the host as long as a graph's, which may start behind the kernel before it only
-// once that has ended. Graphs that hold collectives of NCCL would outlive their communicator.
+// One kernel of ours is launched as it is: in a graph it would start only once the kernel before it
+// has ended. Graphs that hold collectives of NCCL would outlive their communicator.
 bool RankStreams::takes_graphs() const {
   if (setup_.calls == nullptr || setup_.communicators != nullptr) return false;
   const auto& tensors = setup_.calls->all();
   const bool copies = std::any_of(tensors.begin(), tensors.end(),
                                   [](const CallTensors::Tensor& t) { return t.is_copied; });
-  return copies || ops_.size() > 1 || alternates_ || advance_.has_value();
+  const bool is_by_library = std::any_of(ops_.begin(), ops_.end(), [&](const Op& op) {
+    return op.kind == StreamOp::gemm && !is_kernel_of_ours(op.index);
+  });
+  return copies || ops_.size() > 1 || is_by_library || alternates_ || advance_.has_value();
 }
 
 std::vector<KernelMarks> RankStreams::marks() const {
