@@ -46,6 +46,12 @@ constexpr double kNcclOfPair = 0.73;
 // together (M = 16 to 256 in tiles of 64 x 64 to 128 x 128: 2.6 to 3.6 TB/s from 112 tiles on).
 constexpr double kStreamOfAll = 0.82;
 
+// A tile whose multiplications and inputs take as long as one another reaches neither limit all the
+// time, and takes so much longer; none where one takes half of the other (tuning/h200x8.json, fewer
+// than 512 rows in one wave: 0.86 to 0.91 of what was simulated without this where both are alike,
+// 0.93 to 0.99 where one is half).
+constexpr double kBothLimits = 0.15;
+
 // A task of an entry without rows reads that it is empty, in the L2 cache, and is done. Not
 // measured.
 constexpr double kEmptyEntryUs = 0.3;
@@ -121,6 +127,10 @@ constexpr RegisterCost kInRegisters[] = {
 // store warps have in flight, 48 KB (time stamps inside movers, docs/notes/k-phases.md).
 constexpr double kTrailingBytes = 12 * 16384, kShortTrailingBytes = 3 * 16384;
 constexpr double kShortCopyBytes = 8 * 16384;
+// Before it sends more than a short copy it awaits that this one has landed, so much later than a
+// block by itself would have sent it (gathers with rows of 2 to 5 KB on 2 GPUs, in phases of K:
+// simulated without this at 0.55 to 0.9 of what tuning/h200x8.json has, docs/notes/k-phases.md).
+constexpr double kLandsUs = 1;
 
 // A reduce by a communication block reaches this share of what a copy by one does; less where
 // rows of the tile do not fill the 512 bytes that a warp reads at once (tuning/h200x8.json,

@@ -57,6 +57,13 @@ double tile_slowdown(int64_t rows, int64_t cols, double busy) {
   return std::max(1.0, busy * groups * kFeedOfFullTile * (m + n) / (m * n) / kInputsOfFullTile);
 }
 
+// How long a tile takes by two limits, neither of which it reaches all the time where they are
+// alike.
+double by_both(double a_us, double b_us) {
+  const double longer = std::max(a_us, b_us), shorter = std::min(a_us, b_us);
+  return longer + kBothLimits * std::max(0.0, 2 * shorter - longer);
+}
+
 }  // namespace
 
 double Traffic::flow_bytes() const {
@@ -181,8 +188,8 @@ double Costs::gemm_us(const Instr& instr) const {
   const double picked = instr.op == Opcode::gather_gemm ? kPicked : 1;
   const double* const reads = slowed_by_reads_.find(instr);
   const double slowed = picked * (reads != nullptr ? *reads : 1);
-  return std::max({slowed * mma_us(instr) / power_[r], share * inputs_us_[r], stages_us(instr)}) +
-         other_us;
+  const double bound_us = by_both(slowed * mma_us(instr) / power_[r], share * inputs_us_[r]);
+  return std::max(bound_us, stages_us(instr)) + other_us;
 }
 
 double Costs::follow_us(const Instr& instr) const {
@@ -252,6 +259,10 @@ double Costs::bytes_read(const Instr& instr) const {
   double bytes = 0;
   for (const Region& read : plan_.reads(instr)) bytes += region_bytes(read);
   return bytes;
+}
+
+bool Costs::is_short_copy(const Instr& instr) const {
+  return instr.op == Opcode::copy && bytes_read(instr) <= kShortCopyBytes;
 }
 
 double Costs::bytes_sent(const Instr& instr, int rank) const {

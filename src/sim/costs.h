@@ -64,6 +64,8 @@ class Costs {
   // What a block takes for a partition's tables before it moves anything.
   double partition_us(const Instr& instr) const;
   double bytes_read(const Instr& instr) const;
+  // Whether a communication block completes the copy before it sends more.
+  bool is_short_copy(const Instr& instr) const;
   double bytes_sent(const Instr& instr, int rank) const;  // to other ranks
   // Share of a warp's accesses that rows of the task's result fill.
   double row_fill(const Instr& instr) const;

@@ -96,9 +96,13 @@ double Engine::own_pace_us(uint32_t id) {
     pace = move_us(local, costs_.memory_rate(state.using_memory, share));
   }
   if (flow > 0) {
+    const bool sends = lane.kind == LaneKind::comm;
     const double running = state.gemms.running() / std::max(1u, state.compute_lanes);
-    const double beside = lane.kind == LaneKind::comm ? 1 + kPushBesideGemm * running : 1;
+    const double beside = sends ? 1 + kPushBesideGemm * running : 1;
     pace = std::max(pace, beside * move_us(flow, costs_.push_rate(state.pushing, flows)));
+    if (sends && costs_.is_short_copy(instr(id / 2))) {
+      pace = std::max(pace, move_us(flow, costs_.push_rate(1, flows)) + kLandsUs / transfer.pieces);
+    }
   }
   return pace;
 }

@@ -53,8 +53,7 @@ double Engine::trailing_us(uint32_t lane) const {
   const LaneState& state = lanes_[lane];
   if (plan_.lanes[lane].kind != LaneKind::comm || state.sent_per_us <= 0) return 0;
   const Instr& copy = plan_.lanes[lane].instrs[state.released];
-  const bool is_short = costs_.bytes_read(copy) <= kShortCopyBytes;
-  const double most = is_short ? kShortTrailingBytes : kTrailingBytes;
+  const double most = costs_.is_short_copy(copy) ? kShortTrailingBytes : kTrailingBytes;
   return trailing_copies_.sent_behind(lane, state.pos, most) / state.sent_per_us;
 }
 

@@ -131,6 +131,20 @@ TEST(SimulateGemm, ATileTakesItsShareOfReadingTheInputs) {
               kExact);
 }
 
+TEST(SimulateGemm, ATileThatTwoLimitsHoldAlikeReachesNeither) {
+  HandPlan hand(1);
+  for (int i = 0; i < 4; ++i) hand.gemm(hand.lane(0, LaneKind::compute), i);
+  const double bytes = 2.0 * testing_sim::kDepth * (4 * testing_sim::kTileM + testing_sim::kTileN);
+  const auto with_inputs_of = [&](double us) {
+    Machine machine = round_machine();
+    machine.hbm_gb_per_s = bytes / (sim::kStreamOfAll * us * 1e3);
+    return simulate(hand.plan(), machine).total_us;
+  };
+  EXPECT_NEAR(with_inputs_of(5), 10, kExact);
+  EXPECT_NEAR(with_inputs_of(10), 10 * (1 + sim::kBothLimits), kExact);
+  EXPECT_NEAR(with_inputs_of(20), 20, kExact);
+}
+
 // Tiles of a gather whose blocks of B are 25 MB a wave, more than half of the L2 cache holds.
 Simulation gather_of_two_lanes(const std::string& first, const std::string& second) {
   Machine machine = round_machine();

@@ -30,6 +30,23 @@ TEST(SimulateCopy, OfOneBlockTakesTheBlocksPushRate) {
   EXPECT_NEAR(result.communication_us, result.total_us, kExact);
 }
 
+TEST(SimulateCopy, AShortOneHasLandedBeforeItsBlockSendsMore) {
+  const auto total_us = [](int blocks) {
+    HandPlan hand(2);
+    for (int block = 0; block < blocks; ++block) {
+      const int lane = hand.lane(0, LaneKind::comm);
+      for (int i = 0; i < 4; ++i) hand.copy(lane, hand.part(0, i), {hand.slots(1, 4 * block + i)});
+    }
+    Machine machine = round_machine();
+    machine.link_gb_per_s = 160;
+    machine.push_by_blocks.points = {{1, 20}, {4, 40}};
+    return simulate(hand.plan(), machine).total_us;
+  };
+  EXPECT_NEAR(total_us(1), 4 * (kTileBytes / 20e3 + sim::kLandsUs), kExact);
+  // While others send what the link takes, nothing is lost.
+  EXPECT_NEAR(total_us(4), 4 * kTileBytes / 10e3, kExact);
+}
+
 TEST(SimulateCopy, SevenSendersShareTheReceiversPort) {
   HandPlan hand(8);
   for (int rank = 1; rank < 8; ++rank) {

@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "stretto/tune.h"
 #include "tune/predict.h"
+#include "tune/together.h"
 
 namespace stretto {
 namespace {
@@ -92,16 +93,19 @@ TEST(MeasuredLayers, HaveMixturesWhereThoseAreFaster) {
 // 163.
 TEST(MeasuredLayers, HaveWhatEachOperatorHasUnlessItDoesNotGoTogether) {
   const Machine machine = load_machine("h200x8");
+  const Tuning tuning = shipped_tuning();
   int same = 0, other = 0;
   for (const auto& row : measured_rows("layers_passes_h200_x2.json")) {
     const Operator op = parse_operator(row.at("operator").get<std::string>());
     if (op.name() != "mlp" || op.rows() > kFewRows) continue;
-    const auto parts = row.at("schedules").at("stretto parts").get<std::string>();
-    const size_t cut = parts.find(" / ");
-    const std::string text =
-        fmt::format("up:{}/down:{}", parts.substr(0, cut), parts.substr(cut + 3));
-    const OperatorSchedule of_parts = parse_schedules(text, op, machine);
-    const AutoSchedules chosen = auto_schedules(op, machine, shipped_tuning());
+    const AutoSchedules chosen = auto_schedules(op, machine, tuning);
+    OperatorSchedule of_parts;
+    of_parts.names = chosen.schedule.names;
+    for (const OperatorSegment& segment : op.segments) {
+      if (!segment.product) continue;
+      const Segment product = of_one_weight(*segment.product);
+      of_parts.products.push_back(auto_schedule(product, machine, tuning).schedule);
+    }
     if (chosen.schedule == of_parts) {
       ++same;
       continue;
