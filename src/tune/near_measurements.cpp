@@ -25,15 +25,15 @@ constexpr double kReach = 1;
 // less was measured of a schedule the slower it is taken to be.
 constexpr double kWeightOfKind = 0.3, kWeightOfNothing = 0.05;
 constexpr double kDoubt = 1.1;
-// Outside all sizes that were measured cuBLAS is what it is, but nobody saw how our kernels' tiles
-// share caches and power there: on 25,600 columns of a rank, 1.75 times the most measured, a fused
-// gather took 1.15 times its prediction on two H200s. A factor of two more is doubted by 7 %.
+// Of sums outside all sizes that were measured cuBLAS is what it is, but nobody saw how our
+// kernels' tiles share caches and power there: a factor of two more is doubted by 7 %. Gathers are
+// not: what made wide ones slow, memory's power, is simulated (kPowerOfReads), and a doubt besides
+// lost what was fastest, 1441 us for 1500 on 28,672 columns of a rank.
 constexpr double kBeyond = 0.1;
 // Where evidence of sums is thin, beyond kFar, what cannot lose goes before a small lead: cuBLAS,
 // with communication beside it or behind. Our own kernels have to lead by this share for each
 // factor of e that the nearest evidence is farther: slices of 36,864 terms took 2055 us where
-// cuBLAS beside copy engines takes 1824. Gathers are doubted by the factor above; more would leave
-// what is fastest out of what is measured.
+// cuBLAS beside copy engines takes 1824.
 constexpr double kLeadWhereThin = 0.05;
 
 // Schedules that the simulation gets wrong alike.
@@ -181,7 +181,8 @@ ExpectedNearby expected_nearby(const Segment& op, const Tuning& tuning, const Ma
   const double nearest =
       found.operators.empty() ? HUGE_VAL : reach(*found.operators.front(), op, machine);
   found.is_thin = op.makes_terms() && nearest > kFar;
-  found.doubt = found.operators.empty() ? 1 : std::exp(kBeyond * beyond(op, found.operators));
+  const bool is_doubted = op.makes_terms() && !found.operators.empty();
+  found.doubt = is_doubted ? std::exp(kBeyond * beyond(op, found.operators)) : 1;
   if (found.is_thin) found.doubt *= 1 + kLeadWhereThin * (std::min(nearest, kSilent) - kFar);
   if (found.operators.size() > kSpeaking) found.operators.resize(kSpeaking);
   const std::vector<Schedule> schedules =
