@@ -68,13 +68,11 @@ void add_slices_taken_home(Sweep& sweep, const Segment& op, const Machine& machi
   }
 }
 
-// Then tiles in the order in which rows arrive read B again for every row of tiles or two; in the
-// order of a sweep they read it once for eight (docs/notes/order-reads.md).
+}  // namespace
+
 bool row_fills_half_a_wave(const Segment& op, const Machine& machine) {
   return 2 * op.local_n() >= int64_t{machine.sms} * kGathers[0].tile.n;
 }
-
-}  // namespace
 
 void Sweep::add(Schedule schedule) {
   schedule.rows = rows_;

@@ -103,6 +103,17 @@ TEST(ServedChoice, GoesByTheRowsWhereNothingIsNear) {
   EXPECT_THAT(served(nodes, tuning).reason, HasSubstr("nothing that serves was measured"));
 }
 
+// All of B for each row of tiles is more than memory and power give: 1701 us for 1441 with own rows
+// first (2 x H200).
+TEST(ServedChoice, SweepsWideGathersThatArrivedOnNarrowOnes) {
+  const auto order_of = [](const char* text) {
+    return served(text, shipped_tuning()).schedule.order;
+  };
+  EXPECT_EQ(order_of("ag-gemm m=2048 n=57344 k=8192 ranks=2 dtype=bf16"), Order::own_first);
+  EXPECT_EQ(order_of("ag-gemm m=16384 n=57344 k=16384 ranks=2 dtype=bf16"), Order::own_first);
+  EXPECT_EQ(order_of("ag-gemm m=2048 n=24576 k=8192 ranks=2 dtype=bf16"), Order::arrival);
+}
+
 // What a library's rows in memory cost beside the rows that were measured: a read, and for a gather
 // the copy of its result.
 TEST(ServedChoice, CountsWhatRowsInMemoryCost) {
