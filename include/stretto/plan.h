@@ -218,10 +218,12 @@ struct Lane {
   bool operator==(const Lane&) const = default;
 };
 
-// What compute lanes have between two boundaries, where a library multiplies it.
+// What compute lanes have between two boundaries, where it is multiplied as whole products: by a
+// library, or by the kernel of few rows.
 struct LibraryKernel {
-  int32_t behind = 0;  // so many boundaries
-  int algorithm = 0;   // which of those that it proposes for a shape
+  int32_t behind = 0;     // so many boundaries
+  int algorithm = 0;      // which of those that a library proposes for a shape
+  bool few_rows = false;  // no library: see Plan::few_rows_gemms
   bool operator==(const LibraryKernel&) const = default;
 };
 
@@ -240,6 +242,12 @@ struct Plan {
   // only the simulation cares.
   bool library_gemms = false;
   int library_algorithm = 0;  // with library_gemms: which of those that it proposes for a shape
+  // With library_gemms: it is no library, but a kernel of few rows that multiplies them, and sends
+  // what it has multiplied to where the collective behind it awaits it. What tasks read and write,
+  // and in which order, is the same: the collective's kernel waits for the data itself, so it may
+  // be there before the product has ended, but takes nothing that was not multiplied. So only what
+  // runs plans and the simulation care.
+  bool few_rows_gemms = false;
   // Without library_gemms: it multiplies these, and the GEMM kernel the others. Ascending.
   std::vector<LibraryKernel> library_kernels;
   // On a GPU kernels of the device language make the collectives, not NCCL, and add in rank order,
@@ -274,8 +282,16 @@ struct Plan {
   // GEMM kernel multiplies it.
   std::optional<int> library_at(size_t behind) const {
     if (library_gemms) return library_algorithm;
-    return library_kernels.empty() ? std::nullopt : algorithm_of_kernel(behind);
+    const LibraryKernel* const kernel = find_kernel(behind);
+    return kernel == nullptr ? std::nullopt : std::optional<int>(kernel->algorithm);
   }
+  // Whether it is the kernel of few rows, in a library's place: library_at() then says 0.
+  bool few_rows_at(size_t behind) const {
+    if (library_gemms) return few_rows_gemms;
+    const LibraryKernel* const kernel = find_kernel(behind);
+    return kernel != nullptr && kernel->few_rows;
+  }
+  bool any_few_rows() const;
   std::span<const Region> reads(const Instr& instr) const {
     return {operands.data() + instr.first_operand, instr.num_reads};
   }
@@ -294,7 +310,7 @@ struct Plan {
   size_t num_instrs() const;
 
  private:
-  std::optional<int> algorithm_of_kernel(size_t behind) const;
+  const LibraryKernel* find_kernel(size_t behind) const;  // of library_kernels
 };
 
 // How a write region of a task lines up with the task's rows: the region holds rows

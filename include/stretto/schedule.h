@@ -72,7 +72,10 @@ namespace stretto {
   X(tiles, "tiles", "our kernel, tile by tile as the plan's tasks say")                       \
   X(library, "library",                                                                       \
     "cuBLAS, for all that a kernel's tasks make up; of experts, a kernel that deals out its " \
-    "tiles")
+    "tiles")                                                                                  \
+  X(few_rows, "few-rows",                                                                     \
+    "a kernel of ours for few rows of dense products, whose blocks send what they have "      \
+    "multiplied straight to where a collective awaits it")
 
 #define STRETTO_COLLECTIVES_BY(X)   \
   X(nccl, "nccl", "NCCL's kernels") \
@@ -164,6 +167,10 @@ inline constexpr int kMostClustered = 2;
 // collectives=low-latency: at most so many ranks, of one node, whose parts, and rows where memory
 // says how many, are multiples of so many bytes.
 inline constexpr int kMostLowLatencyRanks = 64, kLowLatencyBytes = 16;
+
+// gemm=few-rows: the kernel multiplies at most so many rows, and columns and K in pieces of so many
+// bytes.
+inline constexpr int kMostFewRows = 256, kFewRowsBytes = 16;
 
 // gemm=library: cuBLAS is asked to propose so many algorithms, its own choice first.
 inline constexpr int kMostAlgorithms = 8;

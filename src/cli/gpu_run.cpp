@@ -90,7 +90,8 @@ void GpuRun::attempt(GpuRow& row, const NamedPlan& named, Progress& progress, do
     if (row.verified() && options_.timeline) {
       row.timeline =
           named.plan->any_library()
-              ? "no timeline: a library multiplies, and its kernels do not tell when\n"
+              ? "no timeline: a library or the kernel of few rows multiplies, and does not tell "
+                "when\n"
               : measure_timeline(*named.plan, named.lines(), gpus_, compiler_, options_.perfetto);
     }
   } catch (const UsageError& error) {

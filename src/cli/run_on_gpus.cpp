@@ -56,14 +56,14 @@ void require_perfetto(const Request& request) {
         "--perfetto writes one timeline; name one strategy, for example --strategy tiles, or one "
         "file");
   }
-  const auto by_library = [](const OperatorSchedule& schedule) {
+  const auto without_tiles = [](const OperatorSchedule& schedule) {
     return std::any_of(schedule.products.begin(), schedule.products.end(),
-                       [](const Schedule& one) { return one.gemm == GemmBy::library; });
+                       [](const Schedule& one) { return one.gemm != GemmBy::tiles; });
   };
   if (!request.files.empty() ? request.files.front().plan.any_library()
-                             : by_library(request.choices.front().schedule)) {
+                             : without_tiles(request.choices.front().schedule)) {
     throw UsageError(
-        "--perfetto with gemm=library: a library's kernels do not tell when they do what; "
+        "--perfetto with gemm=library or few-rows: their kernels do not tell when they do what; "
         "take a schedule with gemm=tiles");
   }
 }

@@ -29,6 +29,7 @@ class NeedsFinder {
       if (const std::optional<int> library = plan_.library_at(stretch)) {
         if (found_.size() <= stretch) found_.resize(stretch + 1);
         found_[stretch].needs.library = library;
+        found_[stretch].needs.few_rows = plan_.few_rows_at(stretch);
         if (!is_routed_product(instrs[at].op)) continue;
       }
       const FollowedTile* const tile = sums_.followed_at(lane, at);

@@ -7,6 +7,7 @@
 
 #include "launch/buffer_places.h"
 #include "launch/expert_products.h"
+#include "launch/sent_products.h"
 #include "plan/placed.h"
 #include "plan/tile_task.h"
 #include "stretto/error.h"
@@ -165,7 +166,7 @@ std::string add_stretch(const Plan& plan, uint32_t index, bool by_library, uint3
 }
 
 std::string why_no_products_of_rank(const Plan& plan, const TileSums& sums,
-                                    const std::vector<uint32_t>& lanes) {
+                                    const SentProducts& sent, const std::vector<uint32_t>& lanes) {
   std::vector<uint32_t> at(lanes.size(), 0);
   bool more = !lanes.empty();
   for (size_t number = 0; more; ++number) {
@@ -183,8 +184,14 @@ std::string why_no_products_of_rank(const Plan& plan, const TileSums& sums,
     if (!experts.empty() && !products.empty()) {
       return "between two boundaries all products are of experts, or none is";
     }
-    std::string why = experts.empty() ? why_not_at_once(joined(std::move(products)))
+    if (!experts.empty() && plan.few_rows_at(number)) {
+      return "experts are multiplied by tiles or a library, not by the kernel of few rows";
+    }
+    std::string why = experts.empty() ? why_not_at_once(joined(products))
                                       : why_no_expert_products(plan, sums, experts);
+    if (why.empty() && !products.empty() && plan.few_rows_at(number)) {
+      why = sent.why_not(joined(std::move(products)));
+    }
     if (!why.empty()) return why;
   }
   return "";
@@ -256,7 +263,8 @@ std::vector<int> algorithms_by_product(const Plan& plan, const std::vector<RankP
   std::vector<int> algorithms(static_cast<size_t>(products));
   for (const RankProgram& program : programs) {
     for (size_t k = 0; k < program.gemms.size(); ++k) {
-      if (!program.needs[k].library || program.needs[k].grouped) continue;
+      const GemmNeeds& needs = program.needs[k];
+      if (!needs.library || needs.grouped || needs.few_rows) continue;
       for (const Product& one : products_of(plan, program.gemms[k])) {
         int& asked = algorithms[product_of_operator(plan, one)];
         asked = std::max(asked, *program.needs[k].library);
@@ -267,6 +275,7 @@ std::vector<int> algorithms_by_product(const Plan& plan, const std::vector<RankP
 }
 
 std::string why_no_products(const Plan& plan, const TileSums& sums) {
+  const SentProducts sent(plan);
   std::string why;
   for (size_t next = 0; next < plan.lanes.size() && why.empty();) {
     std::vector<uint32_t> lanes;
@@ -274,9 +283,11 @@ std::string why_no_products(const Plan& plan, const TileSums& sums) {
     for (; next < plan.lanes.size() && plan.lanes[next].rank == rank; ++next) {
       if (plan.lanes[next].kind == LaneKind::compute) lanes.push_back(static_cast<uint32_t>(next));
     }
-    why = why_no_products_of_rank(plan, sums, lanes);
+    why = why_no_products_of_rank(plan, sums, sent, lanes);
   }
-  return why.empty() ? "" : "of gemms that a library multiplies: " + why;
+  if (why.empty()) return "";
+  return fmt::format("of gemms that a library{} multiplies: {}",
+                     plan.any_few_rows() ? " or the kernel of few rows" : "", why);
 }
 
 namespace {
@@ -288,7 +299,8 @@ bool any_gemm_of_cublas(const Plan& plan, const Predicate& holds) {
     size_t boundaries = 0;
     for (const Instr& instr : lane.instrs) {
       boundaries += instr.op == Opcode::boundary;
-      if (instr.op == Opcode::gemm && plan.library_at(boundaries) && holds(instr)) return true;
+      const bool by_cublas = plan.library_at(boundaries) && !plan.few_rows_at(boundaries);
+      if (instr.op == Opcode::gemm && by_cublas && holds(instr)) return true;
     }
   }
   return false;

@@ -5,6 +5,7 @@
 
 #include "launch/joined_movers.h"
 #include "launch/order_steps.h"
+#include "launch/sent_products.h"
 #include "launch/stream_events.h"
 #include "plan/tile_rows.h"
 
@@ -249,6 +250,7 @@ std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const Til
     for (StepStream& stream : host_lanes) program.streams.push_back(std::move(stream));
   }
   join_movers(plan, programs);
+  find_receivers(plan, programs);
   put_events(plan, programs);
   order_steps(plan, programs);
   return programs;

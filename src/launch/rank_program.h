@@ -18,7 +18,9 @@
 // there such waits are steps behind the kernel.
 //
 // Where a library multiplies, what is called a GEMM kernel here is its products
-// (library_products.h): nothing but gemms, and waits and notifies are steps around it.
+// (library_products.h): nothing but gemms, and waits and notifies are steps around it. So it is
+// with the kernel of few rows, which sends what it has multiplied to the collective behind it: that
+// stands in the same stream, and its kernel only receives.
 #pragma once
 
 #include <algorithm>
@@ -78,7 +80,13 @@ struct RankProgram {
   }
   uint32_t num_events = 0;
   std::vector<GemmNeeds> needs;  // of each of `gemms`
-  // Which of the GEMM kernels `gemms[kernel]` is, or which of the library's.
+  // Of each of `gemms` that is of few rows: the step of the collective that receives what it sends
+  // (sent_products.h).
+  std::vector<std::optional<Step>> sent;
+  bool receives(const Step& step) const {
+    return std::find(sent.begin(), sent.end(), step) != sent.end();
+  }
+  // Which of the GEMM kernels `gemms[kernel]` is, or which of the library's and of few rows.
   uint32_t number_of_kind(uint32_t kernel) const;
   // Of the plan: what its gemms add.
   std::shared_ptr<const TileSums> sums;

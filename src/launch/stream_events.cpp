@@ -197,31 +197,66 @@ bool is_event(const Step& step) {
   return step.kind == StepKind::record || step.kind == StepKind::await;
 }
 
+// Two streams that take turns: each leaves off where it records the event that the other awaits to
+// go on, so never can both run.
+class Turns {
+ public:
+  Turns(const std::vector<Step>& one, const std::vector<Step>& other) : streams_{&one, &other} {
+    const bool awaits = !one.empty() && one.front().kind == StepKind::await;
+    for (size_t now = awaits ? 1 : 0; is_good_;) {
+      take(now);
+      if (at_[now] == streams_[now]->size()) break;
+      is_good_ = hands_over(now);
+      now = 1 - now;
+      ++changes_;
+    }
+    is_good_ = is_good_ && at_[0] == one.size() && at_[1] == other.size();
+  }
+
+  bool are_good() const { return is_good_ && changes_ > 0; }
+  size_t changes() const { return changes_; }
+  std::vector<Step> take_steps() { return std::move(steps_); }
+
+ private:
+  void take(size_t now) {
+    for (size_t& at = at_[now]; at < streams_[now]->size(); ++at) {
+      if (is_event((*streams_[now])[at])) return;
+      steps_.push_back((*streams_[now])[at]);
+    }
+  }
+  // Records what the other stream awaits, and itself awaits something next, or ends.
+  bool hands_over(size_t now) {
+    const std::vector<Step>&own = *streams_[now], &other = *streams_[1 - now];
+    const Step& last = own[at_[now]++];
+    const bool is_over = at_[now] == own.size() || own[at_[now]].kind == StepKind::await;
+    if (last.kind != StepKind::record || !is_over || at_[1 - now] == other.size()) return false;
+    const Step& next = other[at_[1 - now]++];
+    return next.kind == StepKind::await && next.index == last.index;
+  }
+
+  const std::vector<Step>* streams_[2];
+  size_t at_[2] = {0, 0};
+  size_t changes_ = 0;
+  bool is_good_ = true;
+  std::vector<Step> steps_;
+};
+
 // Puts the collectives of a rank's only NCCL stream into the compute lanes' stream where all of one
-// comes before all of the other.
+// comes before all of the other. Those that only receive want to stand right behind their product,
+// so that they can be there before it has ended: then streams may take any number of turns.
 void chain_streams(RankProgram& program) {
   if (program.streams.size() != 2 || program.streams[1].kind != LaneKind::nccl) return;
-  for (const size_t first : {size_t{0}, size_t{1}}) {
-    const std::vector<Step>& before = program.streams[first].steps;
-    const std::vector<Step>& behind = program.streams[1 - first].steps;
-    const auto events = std::count_if(before.begin(), before.end(), is_event) +
-                        std::count_if(behind.begin(), behind.end(), is_event);
-    if (before.empty() || behind.empty() || events != 2) continue;
-    if (before.back().kind != StepKind::record || behind.front().kind != StepKind::await) {
-      continue;
-    }
-    const std::vector<Step>& nccl = program.streams[1].steps;
-    const bool waits = std::any_of(nccl.begin(), nccl.end(), [](const Step& step) {
-      return step.kind == StepKind::wait || step.kind == StepKind::notify;
-    });
-    if (waits) return;
-    std::vector<Step> chain(before.begin(), before.end() - 1);
-    chain.insert(chain.end(), behind.begin() + 1, behind.end());
-    program.streams[0].steps = std::move(chain);
-    program.streams.pop_back();
-    program.num_events = 0;
-    return;
-  }
+  const std::vector<Step>& nccl = program.streams[1].steps;
+  const bool waits = std::any_of(nccl.begin(), nccl.end(), [](const Step& step) {
+    return step.kind == StepKind::wait || step.kind == StepKind::notify;
+  });
+  Turns turns(program.streams[0].steps, nccl);
+  const bool receives = std::any_of(program.sent.begin(), program.sent.end(),
+                                    [](const auto& one) { return one.has_value(); });
+  if (waits || !turns.are_good() || (turns.changes() > 1 && !receives)) return;
+  program.streams[0].steps = turns.take_steps();
+  program.streams.pop_back();
+  program.num_events = 0;
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// say_libraries: which kernels a library multiplies, as each product's schedule has it.
+// say_libraries: which kernels a library or the kernel of few rows multiplies, as each product's
+// schedule has it.
 #include <algorithm>
 
 #include "lower/lowering.h"
@@ -8,7 +9,8 @@
 namespace stretto {
 namespace {
 
-bool is_by_library(const Schedule& schedule) { return schedule.gemm == GemmBy::library; }
+bool has_no_tiles(const Schedule& schedule) { return schedule.gemm != GemmBy::tiles; }
+bool has_few_rows(const Schedule& schedule) { return schedule.gemm == GemmBy::few_rows; }
 
 bool are_alike(const OperatorSchedule& schedule) {
   const Schedule& first = schedule.products.front();
@@ -34,8 +36,9 @@ std::vector<LibraryKernel> find_kernels(const Draft& draft) {
   }
   std::vector<LibraryKernel> kernels;
   for (size_t behind = 0; behind < found.size(); ++behind) {
-    if (found[behind] == nullptr || !is_by_library(*found[behind])) continue;
-    kernels.push_back({static_cast<int32_t>(behind), found[behind]->algorithm});
+    if (found[behind] == nullptr || !has_no_tiles(*found[behind])) continue;
+    kernels.push_back(
+        {static_cast<int32_t>(behind), found[behind]->algorithm, has_few_rows(*found[behind])});
   }
   return kernels;
 }
@@ -48,12 +51,13 @@ bool says_kernels(const OperatorSchedule& schedule) {
 
 void say_libraries(Draft& draft) {
   const std::vector<Schedule>& products = draft.schedule.products;
-  if (std::none_of(products.begin(), products.end(), is_by_library)) return;
+  if (std::none_of(products.begin(), products.end(), has_no_tiles)) return;
   if (says_kernels(draft.schedule)) {
     draft.plan.library_kernels = find_kernels(draft);
   } else {
     draft.plan.library_gemms = true;
     draft.plan.library_algorithm = products.front().algorithm;
+    draft.plan.few_rows_gemms = has_few_rows(products.front());
   }
 }
 

@@ -70,7 +70,7 @@ void Parser::header() {
     line("'sms'");
   }
   while (!plan_.library_gemms && in_.accept_token("gemm")) {
-    library();
+    multiplied();
     line("'sms'");
   }
   if (in_.accept_token("collectives")) {
@@ -115,22 +115,30 @@ std::shared_ptr<const GraphText> Parser::own_graph() {
   }
 }
 
-void Parser::library() {
+// A library, or the kernel of few rows.
+void Parser::multiplied() {
   library_line_ = in_.line();
-  in_.expect_token("library");
   LibraryKernel kernel;
+  kernel.few_rows = in_.accept_token("few-rows");
+  if (!kernel.few_rows && !in_.accept_token("library")) {
+    in_.fail(in_.position(), "'library' or 'few-rows'");
+  }
   int64_t value = 0;
   const bool is_one = option("behind", kMaxInt32, value, 0);
   if (is_one) kernel.behind = static_cast<int32_t>(value);
-  if (option("algorithm", kMostAlgorithms - 1, value)) kernel.algorithm = static_cast<int>(value);
+  if (!kernel.few_rows && option("algorithm", kMostAlgorithms - 1, value)) {
+    kernel.algorithm = static_cast<int>(value);
+  }
   if (!in_.at_line_end()) {
-    in_.fail(in_.position(),
-             is_one ? "algorithm=NUMBER or nothing" : "behind=NUMBER, algorithm=NUMBER or nothing");
+    in_.fail(in_.position(), kernel.few_rows ? (is_one ? "nothing" : "behind=NUMBER or nothing")
+                             : is_one        ? "algorithm=NUMBER or nothing"
+                                             : "behind=NUMBER, algorithm=NUMBER or nothing");
   }
   if (is_one) return plan_.library_kernels.push_back(kernel);
   if (!plan_.library_kernels.empty()) in_.fail(in_.position(), "behind=NUMBER");
   plan_.library_gemms = true;
   plan_.library_algorithm = kernel.algorithm;
+  plan_.few_rows_gemms = kernel.few_rows;
 }
 
 void Parser::declarations() {

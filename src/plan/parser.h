@@ -28,7 +28,7 @@ class Parser {
 
   void header();
   std::shared_ptr<const GraphText> own_graph();
-  void library();
+  void multiplied();
   void declarations();
   void partition();
   void buffer();
@@ -79,7 +79,7 @@ class Parser {
   Plan plan_;
   PlanLines lines_;
   uint32_t clusters_line_ = 0;  // which says that there are some
-  uint32_t library_line_ = 0;   // the last that names a library
+  uint32_t library_line_ = 0;   // the last that says who multiplies
   bool says_fused_ = false;     // the text, as its version has the word
   std::unordered_map<std::string_view, uint16_t> partition_ids_, buffer_ids_, signal_ids_;
 };

@@ -26,8 +26,12 @@ class Printer {
     }
     text("operator ").text(to_string(plan_.op)).text("\n");
     if (!plan_.schedule.empty()) text("schedule ").text(plan_.schedule).text("\n");
-    if (plan_.library_gemms) library(std::nullopt, plan_.library_algorithm);
-    for (const LibraryKernel& one : plan_.library_kernels) library(one.behind, one.algorithm);
+    if (plan_.library_gemms) {
+      multiplied(plan_.few_rows_gemms, std::nullopt, plan_.library_algorithm);
+    }
+    for (const LibraryKernel& one : plan_.library_kernels) {
+      multiplied(one.few_rows, one.behind, one.algorithm);
+    }
     if (plan_.low_latency_collectives) text("collectives low-latency\n");
     if (plan_.cluster != 1) text("cluster ").number(plan_.cluster).text("\n");
     text("sms ").number(plan_.sms).text("\n");
@@ -131,8 +135,8 @@ class Printer {
     out_.append(range, static_cast<size_t>(end - range));
   }
 
-  void library(std::optional<int32_t> behind, int algorithm) {
-    text("gemm library");
+  void multiplied(bool few_rows, std::optional<int32_t> behind, int algorithm) {
+    text(few_rows ? "gemm few-rows" : "gemm library");
     if (behind) text(" behind=").number(*behind);
     if (algorithm != 0) text(" algorithm=").number(algorithm);
     text("\n");

@@ -45,7 +45,7 @@ bool is_served(const Plan& plan, const TaskRowFinder& rows_of, const Lane& lane,
                const Instr& task) {
   if (task.op == Opcode::deliver) return true;
   if (task.op == Opcode::collective) {
-    return plan.low_latency_collectives && plan.library_gemms &&
+    return plan.low_latency_collectives && plan.library_gemms && !plan.few_rows_gemms &&
            has_rows_of_owners(plan, rows_of, task);
   }
   return lane.kind != LaneKind::copy && rows_of(task);

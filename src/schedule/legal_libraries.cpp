@@ -1,21 +1,48 @@
-// What schedules can leave to others than their tiles: products to a library, collectives to
-// low-latency kernels.
+// What schedules can leave to others than their tiles: products to a library or to the kernel of
+// few rows, collectives to low-latency kernels.
+#include "schedule/few_rows.h"
 #include "schedule/legal_rules.h"
 #include "schedule/low_latency.h"
 
 namespace stretto {
 
-// A library is told whole products, which begin and end with its kernel.
+namespace {
+
+// The kernel of few rows sends to where low-latency collectives await what has been multiplied.
+// That these are of all rows at once is said of them, and of the products of all kernels but ours.
+void check_few_rows(Case& c) {
+  const Schedule& s = c.schedule;
+  if (const std::string why = why_no_few_rows(c.op); !why.empty()) {
+    c.refuse("gemm=few-rows with {}", why);
+    return;
+  }
+  if (s.collectives != CollectivesBy::low_latency) {
+    c.refuse(
+        "gemm=few-rows with collectives={}, which await no data: take collectives=low-latency or "
+        "gemm=library",
+        to_string(s.collectives));
+  }
+}
+
+}  // namespace
+
+// A library, and the kernel of few rows, are told whole products, which begin and end with their
+// kernel.
 void check_gemm(Case& c) {
   const Schedule& s = c.schedule;
   if (s.gemm == GemmBy::tiles) return;
+  const bool few_rows = s.gemm == GemmBy::few_rows;
+  if (few_rows && c.op_good) check_few_rows(c);
   const auto refuse = [&](std::string_view key, std::string_view value, std::string_view why,
                           std::string_view right) {
-    c.refuse("gemm=library with {}={}, {}: take gemm=tiles or {}", key, value, why, right);
+    c.refuse("gemm={} with {}={}, {}: take gemm=tiles or {}", to_string(s.gemm), key, value, why,
+             right);
   };
   const bool parts = s.granularity != Granularity::whole && s.granularity != Granularity::chunk;
   if (s.sync != Sync::event) {
-    refuse("sync", to_string(s.sync), "which a library's kernels know nothing of",
+    refuse("sync", to_string(s.sync),
+           few_rows ? "which its kernel knows nothing of"
+                    : "which a library's kernels know nothing of",
            parts ? "sync=event,granularity=chunk" : "sync=event");
   } else if (parts) {
     refuse("granularity", to_string(s.granularity), "which ends within its kernel",
@@ -29,7 +56,10 @@ void check_gemm(Case& c) {
   if (s.k_phases > 1) {
     refuse("k-phases", fmt::format("{}", s.k_phases), "which cut its sums", "k-phases=1");
   }
-  if (s.rows != RowCount::fixed && s.collectives != CollectivesBy::low_latency) {
+  if (few_rows && s.rows != RowCount::fixed) {
+    refuse("rows", to_string(s.rows), "whose runs may have fewer than its kernel sends",
+           "rows=fixed");
+  } else if (s.rows != RowCount::fixed && s.collectives != CollectivesBy::low_latency) {
     refuse("rows", to_string(s.rows), "whose collectives move the rows of a plan",
            "rows=fixed or collectives=low-latency");
   }

@@ -176,7 +176,7 @@ void check_rows(Case& c) {
              c.op.ranks, c.op.row_shards().block() * c.op.ranks);
   }
   if (s.collectives == CollectivesBy::low_latency) {
-    if (s.gemm == GemmBy::library) return;
+    if (s.gemm != GemmBy::tiles) return;  // few rows are refused by themselves
     c.refuse(
         "rows=bucket with collectives=low-latency and gemm={}, whose tiles are where those of all "
         "rows would be: take gemm=library or rows=fixed",

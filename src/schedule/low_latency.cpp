@@ -4,6 +4,14 @@
 
 namespace stretto {
 
+// Between two ranks links have the same bytes in one hop and in two; among four, whose sums
+// everyone norms, 0.75 MB is where they meet.
+int64_t most_of_one_shot(int ranks, bool normed) {
+  constexpr int64_t kMostOfTwo = 8 * 1024 * 1024, kMost = 1536 * 1024, kMostNormed = 768 * 1024;
+  if (ranks <= 2) return kMostOfTwo;
+  return normed ? kMostNormed : kMost;
+}
+
 std::string why_no_low_latency(const Segment& op, const Machine& machine, RowCount rows) {
   if (!problems(op).empty()) return "";  // said elsewhere
   if (op.exchanges()) return "none of them is an all-to-all";

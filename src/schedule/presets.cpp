@@ -5,6 +5,7 @@
 
 #include "core/text.h"
 #include "schedule/default_tile.h"
+#include "schedule/few_rows.h"
 #include "schedule/fused_point.h"
 #include "schedule/look_up_point.h"
 #include "schedule/low_latency.h"
@@ -74,6 +75,14 @@ Schedule make_low_latency(const Segment& op, const Machine& machine) {
   if (why_no_low_latency(op, machine, RowCount::fixed).empty()) {
     schedule.collectives = CollectivesBy::low_latency;
   }
+  return schedule;
+}
+
+// Where its kernel cannot send what it multiplies, cuBLAS multiplies.
+Schedule make_few_rows(const Segment& op, const Machine& machine) {
+  Schedule schedule = make_low_latency(op, machine);
+  const bool collects = schedule.collectives == CollectivesBy::low_latency;
+  if (collects && why_no_few_rows(op).empty()) schedule.gemm = GemmBy::few_rows;
   return schedule;
 }
 
@@ -216,6 +225,12 @@ constexpr Preset kPresets[] = {
      "deepseek-ai/DeepEP",
      "library, and kernels whose data says itself that it came make the collective",
      make_low_latency},
+    {"few-rows",
+     "fused GEMM and all-reduce kernels of few rows, as the fused GEMV and all-reduce of SC'24 and "
+     "Triton-distributed's GEMM and all-reduce: products whose blocks send what they have "
+     "multiplied. Up to 256 rows of sums; elsewhere it is low-latency",
+     "arXiv 2305.06942; ByteDance-Seed/Triton-distributed",
+     "low-latency, and the product's blocks send to a kernel that only receives", make_few_rows},
     {"two-chunk", "the two-chunk split that frameworks offer; FlashOverlap's baseline",
      "arXiv 2504.19519, section 2", "two half GEMMs, NCCL on the first while the second runs",
      make_two_chunk},

@@ -70,6 +70,13 @@ constexpr double kUnitOfExperts = 16;
 // 4.1 to 4.4 TB/s, bench/results/grouped_shuffled_h200_x1.json).
 constexpr double kExpertsRead = 1.15;
 
+// The kernel of few rows reads weights as that one does, in tiles of so many columns, two of them
+// on an SM at once, and starts and multiplies as cuBLAS. Once its last vectors have come, the
+// kernel that receives takes about as long as this: its blocks are there already. None of it was
+// measured of that kernel.
+constexpr int kFewRowsColumns = 64, kFewRowsBlocks = 2;
+constexpr double kReceiveUs = 1;
+
 // However narrow a tile is, a stage of its K takes this long from one to the next (2 and 4 x H200,
 // M = 16, 64 to 192 columns, K = 4096 and 8192: 0.208 to 0.225 us).
 constexpr double kStageUs = 0.21;

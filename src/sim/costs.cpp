@@ -96,6 +96,7 @@ Costs::Costs(const Plan& plan, const Machine& machine)
                    std::none_of(plan.lanes.begin(), plan.lanes.end(), [](const Lane& lane) {
                      return lane.kind == LaneKind::copy && !lane.instrs.empty();
                    });
+  find_sent();
   find_next_kernels();
   is_one_kernel_ = is_one_kernel();
   find_mma_cols();

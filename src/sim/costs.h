@@ -70,7 +70,7 @@ class Costs {
   // Share of a warp's accesses that rows of the task's result fill.
   double row_fill(const Instr& instr) const;
   // From when all who join a collective are at it until it moves their bytes.
-  double collective_launch_us(const Plan::Joined& joined) const;
+  double collective_launch_us(const Instr& instr, const Plan::Joined& joined) const;
   // Time in which NCCL, or the device language's kernels, then move them.
   double collective_us(const Instr& instr, const Plan::Joined& joined) const;
 
@@ -139,6 +139,12 @@ class Costs {
   // How many times longer a library's product of gathered rows takes.
   double picked_times(int rank, const Instr& gemm) const;
   void find_products();
+  void find_sent();
+  // In how many waves the collective's terms are sent by the kernel that multiplies them; 0: they
+  // are not.
+  int sent_in_waves(const Instr& collective) const {
+    return collective.num_reads == 0 ? 0 : sent_in_waves_[plan_.reads(collective)[0].buffer];
+  }
   void find_next_kernels();
 
   const Plan& plan_;
@@ -156,6 +162,7 @@ class Costs {
   std::vector<bool> makes_terms_;    // by buffer: weights
   OfTasks<double> slowed_by_reads_;  // of gemms that read much: how many times as long they take
   OfTasks<double> library_us_;       // of gemms that a library multiplies
+  std::vector<int> sent_in_waves_;   // by buffer that the kernel of few rows would write
   std::vector<double> inputs_us_;    // by rank: a tile's share of reading all distinct inputs once
   std::vector<int> blocks_at_once_;  // by rank: gemms
   std::vector<bool> holds_ranges_;   // by buffer: sums of ranges of K

@@ -25,7 +25,8 @@ NcclStart nccl_start(int ranks) {
 
 }  // namespace
 
-double Costs::collective_launch_us(const Plan::Joined& joined) const {
+double Costs::collective_launch_us(const Instr& instr, const Plan::Joined& joined) const {
+  if (sent_in_waves(instr) > 0) return machine_.signal_us + kReceiveUs;
   if (!plan_.low_latency_collectives) {
     return nccl_start(joined.count).few_bytes * machine_.nccl_launch_us;
   }
@@ -63,6 +64,12 @@ double Costs::collective_us(const Instr& instr, const Plan::Joined& joined) cons
       break;
   }
   if (bytes <= 0) return 0;
+  // All in one hop; behind the product there are those of its last wave.
+  if (const int waves = sent_in_waves(instr); waves > 0) {
+    const bool to_owners = form_of(instr.collective).groups_reads;
+    const double out = to_owners ? bytes : read * (joined.count - 1);
+    return move_us(out / waves, machine_.link_gb_per_s);
+  }
   if (plan_.low_latency_collectives) {
     const double two_hops = move_us(bytes, machine_.link_gb_per_s) + machine_.signal_us;
     if (!form_of(instr.collective).adds || form_of(instr.collective).groups_reads) {

@@ -79,6 +79,23 @@ void Costs::find_next_kernels() {
   }
 }
 
+// Of the products that the kernel of few rows multiplies: in how many waves.
+void Costs::find_sent() {
+  sent_in_waves_.assign(plan_.buffers.size(), 0);
+  if (!plan_.any_few_rows()) return;
+  for (const Lane& lane : plan_.lanes) {
+    size_t boundaries = 0;
+    for (const Instr& instr : lane.instrs) {
+      boundaries += instr.op == Opcode::boundary;
+      if (instr.op != Opcode::gemm || !plan_.few_rows_at(boundaries)) continue;
+      for (const Region& to : plan_.writes(instr)) {
+        const int at_once = machine_.sms * kFewRowsBlocks * kFewRowsColumns;
+        sent_in_waves_[to.buffer] = (plan_.buffers[to.buffer].cols + at_once - 1) / at_once;
+      }
+    }
+  }
+}
+
 // Its kernels fill the SMs that movers leave whatever the shape is. The lanes share out the time by
 // their tiles.
 void Costs::find_products() {
@@ -144,8 +161,9 @@ void Costs::find_products() {
     const double tflops = is_fp32 ? machine_.fp32_tflops : machine_.gemm_tflops;
     const double multiply_us =
         2 * product.macs / (kLibraryRate * tflops * 1e6 * sms / machine_.sms) / power_[place.first];
+    const bool reads_fast = product.is_of_experts || plan_.few_rows_at(place.second);
     const double read_us =
-        move_us(product.bytes, (product.is_of_experts ? kExpertsRead : 1) * machine_.hbm_gb_per_s);
+        move_us(product.bytes, (reads_fast ? kExpertsRead : 1) * machine_.hbm_gb_per_s);
     const double us = kLibraryStartUs + std::max(multiply_us, read_us);
     for (const auto& [lane, gemms] : product.by_lane) {
       for (const Instr* gemm : gemms) {

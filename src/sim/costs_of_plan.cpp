@@ -84,7 +84,7 @@ double Costs::collectives_us(int rank) const {
     for (const Instr& instr : lane.instrs) {
       if (instr.op != Opcode::collective) continue;
       const Plan::Joined joined = plan_.joined_by(instr, rank);
-      us += collective_launch_us(joined) + collective_us(instr, joined);
+      us += collective_launch_us(instr, joined) + collective_us(instr, joined);
     }
   }
   return us;

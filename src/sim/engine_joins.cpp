@@ -96,8 +96,8 @@ void Engine::join_collective(uint32_t lane) {
     joined.stage = Stage::task;
     joined.node = state.node;  // the last to come let all start
   }
-  events_.push(now_ + costs_.collective_launch_us(joined_by(lane)), EventKind::collective_move,
-               lane);
+  events_.push(now_ + costs_.collective_launch_us(instr(lane), joined_by(lane)),
+               EventKind::collective_move, lane);
 }
 
 void Engine::collective_moves(uint32_t last_lane) {

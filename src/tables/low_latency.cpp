@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "schedule/low_latency.h"
 #include "stretto/device/lang/kernels/all_reduce_norm_args.h"
 #include "stretto/error.h"
 #include "stretto/schedule.h"
@@ -14,11 +15,6 @@ namespace {
 
 constexpr int64_t kVectorBytes = 16, kMostVectors = INT32_MAX;
 static_assert(kVectorBytes == kLowLatencyBytes && device::kMaxRanks == kMostLowLatencyRanks);
-// Up to so many bytes out of a GPU one hop is faster than two. Between two ranks links have the
-// same bytes in one hop and in two; among four, whose sums everyone norms, 0.75 MB is where they
-// meet.
-constexpr int64_t kMostOfTwo = 8 * 1024 * 1024, kMostOfOneShot = 1536 * 1024,
-                  kMostNormed = 768 * 1024;
 // Blocks that were best of few bytes and of many, on 2 H200s. Few are not slower with more blocks
 // than they have vectors for: the one that greets has none.
 constexpr int kBlocks = 64, kBlocksOfMany = 128;
@@ -33,14 +29,10 @@ bool has_owners(CollectiveKind kind) {
   return form_of(kind).groups_reads || form_of(kind).groups_writes;
 }
 
-int64_t most_of_one_shot(const LowLatencyCall& call, int ranks) {
-  if (ranks <= 2) return kMostOfTwo;
-  return call.kind == CollectiveKind::all_reduce_norm ? kMostNormed : kMostOfOneShot;
-}
-
 bool is_one_shot(const LowLatencyCall& call, int ranks) {
+  const bool normed = call.kind == CollectiveKind::all_reduce_norm;
   return has_owners(call.kind) ||
-         call.count * num_bytes(call.dtype) * (ranks - 1) <= most_of_one_shot(call, ranks);
+         call.count * num_bytes(call.dtype) * (ranks - 1) <= most_of_one_shot(ranks, normed);
 }
 
 // A block norms whole rows: a thread for each vector of a row, or for as many in each of its turns.

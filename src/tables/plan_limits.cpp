@@ -143,6 +143,10 @@ std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bo
           "a library does not multiply fewer rows than the plan's where NCCL moves them: take "
           "rows=fixed or collectives=low-latency");
     }
+    if (serves && plan.any_few_rows()) {
+      limits.add(
+          "the kernel of few rows sends all rows of a plan: take rows=fixed or gemm=library");
+    }
     if (std::string why = why_no_products(plan, sums); !why.empty()) limits.add(std::move(why));
   }
   if (plan.low_latency_collectives) {

@@ -33,6 +33,7 @@ class Lister {
       ListedKernel& kernel = listed.gemms.emplace_back();
       const GemmNeeds& needs = program.needs[i];
       kernel.config = is_by_experts(needs) ? experts_text(program, i)
+                      : needs.few_rows     ? "few-rows"
                       : needs.library      ? library_text(*needs.library)
                                            : describe(config_for(plan_, needs));
       for (size_t b = 0; b < program.gemms[i].size(); ++b) {
@@ -169,7 +170,8 @@ class Lister {
       case StepKind::copy:
         return StepWord::copy;
       case StepKind::collective:
-        return StepWord::collective;
+        return programs_[static_cast<size_t>(rank)].receives(step) ? StepWord::receive
+                                                                   : StepWord::collective;
       case StepKind::record:
         return StepWord::record;
       case StepKind::await:

@@ -21,7 +21,7 @@ namespace stretto::cuda {
   X(follows, "follows", "what the task does to its tile before it stores it")        \
   X(sum, "sum", "a reduce that the tile's task makes before it stores")              \
   X(part, "part", "a reduce of the rank's part of a tile: a task without a product") \
-  X(product, "product", "a gemm that a library's products make up with others")      \
+  X(product, "product", "a gemm that whole products make up with others")            \
   X(move, "move", "a task of the mover kernel, or of movers in the GEMM kernel")     \
   X(wait, "wait", "the next task's wait, before it begins or goes on")               \
   X(late_wait, "late-wait", "a task's wait, made once its tile is computed")         \
@@ -40,6 +40,7 @@ namespace stretto::cuda {
   X(notify_copy, "notify-copy", "a copy engine writes the counter's new value")   \
   X(copy, "copy", "transfers of a copy engine")                                   \
   X(collective, "collective", "NCCL's calls, or a kernel of the device language") \
+  X(receive, "receive", "a kernel that receives what a GEMM kernel has sent")     \
   X(record, "record", "records an event")                                         \
   X(await, "await", "the stream awaits an event of the rank")
 
@@ -69,8 +70,8 @@ struct ListedBlock {
   bool operator==(const ListedBlock&) const = default;
 };
 
-// `config`: of a GEMM kernel its configuration, "library", or of movers "own
-// kernel", "pass" or "in gemm".
+// `config`: of a GEMM kernel its configuration, "library" or "few-rows", of movers "own kernel",
+// "pass" or "in gemm".
 struct ListedKernel {
   std::string config;
   std::vector<ListedBlock> blocks;

@@ -130,6 +130,26 @@ double correction(const Schedule& schedule, const std::vector<Witness>& witnesse
   return std::exp(own.value());
 }
 
+// Until somebody has measured the kernel of few rows near, it is expected to be no faster than
+// cuBLAS in its place: so `auto` does not take it unseen, and an operation that may measure tries
+// it.
+void hold_unseen(std::vector<Expectation>& all, const std::vector<Witness>& witnesses) {
+  const auto is_few = [](const Schedule& one) { return one.gemm == GemmBy::few_rows; };
+  const bool seen = std::any_of(witnesses.begin(), witnesses.end(), [&](const Witness& one) {
+    return std::any_of(one.residuals.begin(), one.residuals.end(),
+                       [&](const Residual& residual) { return is_few(residual.schedule); });
+  });
+  for (Expectation& one : all) {
+    if (seen || !is_few(one.schedule)) continue;
+    Schedule by_cublas = one.schedule;
+    by_cublas.gemm = GemmBy::library;
+    for (const Expectation& other : all) {
+      if (comparable(other.schedule) != comparable(by_cublas)) continue;
+      one.us = std::max(one.us, std::nextafter(other.us, HUGE_VAL));
+    }
+  }
+}
+
 class Candidates {
  public:
   explicit Candidates(std::vector<Schedule> usual) : found_(std::move(usual)) {}
@@ -202,6 +222,7 @@ ExpectedNearby expected_nearby(const Segment& op, const Tuning& tuning, const Ma
         {schedules[i],
          predicted[i] * factor + us_beyond_measured(schedules[i], op, machine, from)});
   }
+  hold_unseen(found.schedules, witnesses);
   return found;
 }
 

@@ -63,9 +63,9 @@ std::string where_measured(const TunedOperator& tuned, const Machine& machine);
 // cuBLAS, then NCCL, where it can serve: measured beside every operator.
 std::optional<Schedule> library_for(const Segment& op, const Machine& machine);
 
-// cuBLAS tiles products by itself.
+// cuBLAS and the kernel of few rows tile products by themselves.
 inline Schedule comparable(Schedule schedule) {
-  if (schedule.gemm != GemmBy::library) return schedule;
+  if (schedule.gemm == GemmBy::tiles) return schedule;
   schedule.tile_m = schedule.tile_n = 0;
   schedule.swizzle = 0;
   return schedule;

@@ -20,6 +20,7 @@ bool copies_result(const Segment& op) { return !op.makes_terms() || op.ranks == 
 
 bool serves_from(const Schedule& schedule, const Segment& op, RowsFrom from) {
   if (from == RowsFrom::host || schedule.gemm == GemmBy::tiles) return true;
+  if (schedule.gemm == GemmBy::few_rows) return false;  // it sends all rows of a plan
   if (schedule.collectives != CollectivesBy::low_latency) return false;
   if (copies_result(op) && op.local_n() * num_bytes(op.dtype) % kLowLatencyBytes != 0) return false;
   return op.m <= std::max(kMostWholeRows, bucket_of(op.kind, op.ranks, 1));

@@ -56,7 +56,7 @@ TEST(Plans, OfAllMustNotAllBeTooLarge) {
     visited(request_of("all"), "every");
     FAIL() << "nothing was served";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("sequential, library, low-latency, two-chunk, "));
+    EXPECT_THAT(error.what(), HasSubstr("sequential, library, low-latency, few-rows, two-chunk, "));
     EXPECT_THAT(error.what(), HasSubstr("slices cannot serve this: too large"));
   }
 }

@@ -87,6 +87,7 @@ constexpr Golden kGoldens[] = {
     {"mlp.split", kMlp, "split=2/sequential,tile=16x16"},
     {"gemm-ar-norm.tiles", kNormed, "tiles,tile=16x16,comm-sms=1,order=plain"},
     {"gemm-ar-norm.low-latency", kNormed, "low-latency,tile=16x16"},
+    {"gemm-ar-norm.few-rows", kNormed, "few-rows,tile=16x16"},
     {"moe-tp.sequential", kSharedExperts, "sequential,tile=8x16"},
     {"moe-tp.tiles", kSharedExperts, "tiles,tile=8x16,comm-sms=1,granularity=chunk"},
     {"moe-ep.sequential", kDealtExperts, "sequential,tile=8x16"},

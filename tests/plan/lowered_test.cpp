@@ -20,8 +20,10 @@ TEST(LoweredPlans, PrintAndReadTheSame) {
         const Plan again = parse_plan(text);
         EXPECT_EQ(print(again), text) << preset.name << " " << to_string(op);
         EXPECT_EQ(again.op, plan.op);
-        EXPECT_EQ(again.library_gemms, preset.name == "library" || preset.name == "low-latency");
-        EXPECT_EQ(again.low_latency_collectives, preset.name == "low-latency");
+        const bool receives = preset.name == "low-latency" || preset.name == "few-rows";
+        EXPECT_EQ(again.library_gemms, preset.name == "library" || receives);
+        EXPECT_EQ(again.low_latency_collectives, receives);
+        EXPECT_EQ(again.few_rows_gemms, plan.few_rows_gemms);
         EXPECT_EQ(again.buffers, plan.buffers);
         EXPECT_EQ(again.signals, plan.signals);
         EXPECT_EQ(again.lanes.size(), plan.lanes.size());

@@ -164,6 +164,28 @@ TEST(TextForm, SomeKernelsMayBeALibrarys) {
   EXPECT_EQ(print(again), text);
 }
 
+TEST(TextForm, TheKernelOfFewRowsStandsWhereALibraryDoes) {
+  Plan plan = parse_plan(kSampleText);
+  EXPECT_FALSE(plan.any_few_rows());
+  plan.library_gemms = plan.few_rows_gemms = plan.low_latency_collectives = true;
+  std::string text = print(plan);
+  EXPECT_NE(text.find("\ngemm few-rows\ncollectives low-latency\nsms"), std::string::npos);
+  EXPECT_TRUE(parse_plan(text).few_rows_at(7));
+  EXPECT_EQ(parse_plan(text).library_at(7), 0);
+  EXPECT_EQ(print(parse_plan(text)), text);
+
+  plan.library_gemms = plan.few_rows_gemms = false;
+  plan.library_kernels = {{1, 0, true}};
+  text = print(plan);
+  EXPECT_NE(text.find("\ngemm few-rows behind=1\ncollectives low-latency"), std::string::npos);
+  const Plan again = parse_plan(text);
+  EXPECT_EQ(again.library_kernels, plan.library_kernels);
+  EXPECT_TRUE(again.any_few_rows());
+  EXPECT_TRUE(again.few_rows_at(1));
+  EXPECT_FALSE(again.few_rows_at(0));
+  EXPECT_EQ(print(again), text);
+}
+
 TEST(TextForm, PrintsSingleInstructions) {
   const Plan plan = parse_plan(kSampleText);
   EXPECT_EQ(print(plan, plan.lanes[0], plan.lanes[0].instrs[2]), "notify slots.1@1 += 1");

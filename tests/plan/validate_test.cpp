@@ -108,6 +108,16 @@ TEST(Validate, TheHeaderIsSound) {
               p.library_kernels = {{1, 0}};
             }),
             "expected 'gemm library' of all kernels or of some, found both");
+  EXPECT_EQ(refusal([](Plan& p) { p.library_gemms = p.few_rows_gemms = true; }),
+            "expected 'collectives low-latency' with 'gemm few-rows', which sends to these, found "
+            "none");
+  EXPECT_EQ(refusal([](Plan& p) {
+              p.low_latency_collectives = true;
+              p.library_kernels = {{1, 3, true}};
+            }),
+            "expected no library's algorithm of 'gemm few-rows', found 3");
+  EXPECT_EQ(refusal([](Plan& p) { p.low_latency_collectives = p.few_rows_gemms = true; }),
+            "expected few rows of all kernels to be said with library_gemms, found them alone");
   EXPECT_THAT(refusal([](Plan& p) { p.schedule = "two\nlines"; }),
               HasSubstr("expected a schedule of one printable line"));
   EXPECT_THAT(refusal([](Plan& p) { p.schedule = "x ; y"; }),

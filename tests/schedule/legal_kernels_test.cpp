@@ -132,5 +132,53 @@ TEST(Legal, LowLatencyCollectivesTakeThePlaceOfWholeOnesInANode) {
   EXPECT_THAT(reasons("low-latency,rows=bucket", even), SizeIs(1));
 }
 
+// Its blocks send to kernels of low-latency sums, which take whole products of few rows in one hop.
+TEST(Legal, FewRowsAreSentToLowLatencySumsInOneHop) {
+  const Segment op{kGemmRs, 64, 1024, 4096, 8, DType::bf16};
+  const auto only_reason = [&](std::string_view changes, const Segment& of) {
+    const std::string text =
+        "low-latency,gemm=few-rows" + (changes.empty() ? "" : "," + std::string(changes));
+    const std::vector<std::string> all = reasons(text, of);
+    EXPECT_THAT(all, SizeIs(1)) << text;
+    return all.empty() ? std::string() : all[0];
+  };
+  EXPECT_THAT(reasons("few-rows", op), IsEmpty());
+  EXPECT_EQ(only_reason("collectives=nccl", op),
+            "gemm=few-rows with collectives=nccl, which await no data: take "
+            "collectives=low-latency or gemm=library");
+  EXPECT_EQ(only_reason("rows=bucket", op),
+            "gemm=few-rows with rows=bucket, whose runs may have fewer than its kernel sends: take "
+            "gemm=tiles or rows=fixed");
+  EXPECT_EQ(only_reason("sync=counter", op),
+            "gemm=few-rows with sync=counter, which its kernel knows nothing of: take gemm=tiles "
+            "or sync=event");
+  EXPECT_THAT(only_reason("split-k=2", op), HasSubstr("take gemm=tiles or split-k=1"));
+  EXPECT_THAT(only_reason("algorithm=1", op), HasSubstr("take gemm=library or algorithm=0"));
+  EXPECT_THAT(reasons("tiles,gemm=few-rows", op),
+              Contains(HasSubstr("gemm=few-rows with sync=flag, which its kernel knows nothing")));
+
+  const auto of = [&](auto change) {
+    Segment other = op;
+    change(other);
+    return only_reason("", other);
+  };
+  EXPECT_EQ(of([](Segment& s) { s.m = 264; }),
+            "gemm=few-rows with 264 rows, at most 256: take gemm=library");
+  EXPECT_EQ(of([](Segment& s) { s.kind = kAgGemm; }),
+            "gemm=few-rows with a result that is no term of a sum of ranks, which alone is sent: "
+            "take gemm=library");
+  EXPECT_EQ(of([](Segment& s) { s.ranks = 1; }),
+            "gemm=few-rows with one rank, which sends to nobody: take gemm=library");
+  EXPECT_EQ(of([](Segment& s) { s.k = 4100; }),
+            "gemm=few-rows with 1024 columns and K of 4100, no multiples of 8: take gemm=library");
+  EXPECT_EQ(of([](Segment& s) { s.kind = kGemmAr, s.n = 8192; }),
+            "gemm=few-rows with an all-reduce in two hops: 7340032 bytes go out of a rank, in one "
+            "hop at most 1572864: take gemm=library");
+  Segment fp32 = op;
+  fp32.dtype = DType::fp32;
+  EXPECT_THAT(reasons("library,gemm=few-rows,collectives=low-latency", fp32),
+              Contains("gemm=few-rows with fp32; it multiplies bf16 and fp16: take gemm=library"));
+}
+
 }  // namespace
 }  // namespace stretto

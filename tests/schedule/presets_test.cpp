@@ -53,6 +53,27 @@ TEST(Presets, TextsOfGemmRs) {
             "reuse=double,partials=bf16,tile=128x128,swizzle=8,chunks=1,groups=auto,comm-sms=8");
 }
 
+// Where nothing is sent that its kernel multiplies, cuBLAS multiplies.
+TEST(Presets, FewRowsAreOfSumsOfFewRows) {
+  const auto gemm = [](Segment op, int64_t m) {
+    op.m = m;
+    const Schedule made = find_preset("few-rows").make(op, machine_of());
+    EXPECT_THAT(legal(op, made, machine_of()), IsEmpty()) << to_string(op);
+    Schedule same = find_preset("low-latency").make(op, machine_of());
+    same.gemm = made.gemm;
+    EXPECT_EQ(made, same);
+    return made.gemm;
+  };
+  EXPECT_EQ(gemm(gemm_rs(), 256), GemmBy::few_rows);
+  EXPECT_EQ(gemm(gemm_rs(), 257), GemmBy::library);
+  EXPECT_EQ(gemm(gemm_ar(4), 100), GemmBy::few_rows);
+  EXPECT_EQ(gemm(gemm_rs(1), 64), GemmBy::library);
+  EXPECT_EQ(gemm(ag_gemm(), 64), GemmBy::library);
+  Segment fp32 = gemm_rs();
+  fp32.dtype = DType::fp32;
+  EXPECT_EQ(gemm(fp32, 64), GemmBy::library);
+}
+
 TEST(Presets, FollowTheOperator) {
   const Schedule ag = find_preset("tiles").make(ag_gemm(), machine_of());
   EXPECT_EQ(ag.order, Order::arrival);
@@ -156,7 +177,8 @@ TEST(Presets, UnknownNamesAreAnswered) {
     EXPECT_THAT(error.what(), HasSubstr("did you mean 'slices'?"));
     EXPECT_THAT(
         error.what(),
-        HasSubstr("sequential, library, low-latency, two-chunk, decomposed, waves, tiles, slices"));
+        HasSubstr("sequential, library, low-latency, few-rows, two-chunk, decomposed, waves, "
+                  "tiles, slices"));
   }
 }
 

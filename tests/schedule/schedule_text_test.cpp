@@ -48,7 +48,7 @@ TEST(ScheduleText, ParsesWhatItPrints) {
     s.k_phases = below(4);
     s.cluster = below(4);
     s.rows = static_cast<RowCount>(below(2));
-    s.gemm = static_cast<GemmBy>(below(2));
+    s.gemm = static_cast<GemmBy>(below(3));
     s.algorithm = below(kMostAlgorithms);
     s.collectives = static_cast<CollectivesBy>(below(2));
     EXPECT_EQ(parse(to_string(s)), s) << to_string(s);

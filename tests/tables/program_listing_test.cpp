@@ -53,6 +53,7 @@ constexpr Golden kGoldens[] = {
      "tiles,tile=16x16,mover=comm-blocks,comm-sms=1,order=peer-staggered,reuse=ack"},
     {"gemm-ar.slices", kAllReduce, "slices,tile=8x16,comm-sms=0,order=plain"},
     {"gemm-ar.low-latency", kAllReduce, "low-latency,tile=16x16"},
+    {"mlp.few-rows", "mlp m=12 h=64 f=96 ranks=2 dtype=bf16", "few-rows,tile=16x64"},
     {"mlp.tiles", "mlp m=40 h=64 f=96 ranks=2 dtype=bf16", "tiles,tile=16x64,comm-sms=1"},
     {"mlp.library-down", "mlp m=40 h=64 f=96 ranks=2 dtype=bf16",
      "tiles,tile=16x64,comm-sms=1/down:library,tile=16x16,algorithm=3"},

@@ -5,6 +5,7 @@
 
 #include "stretto/tune.h"
 #include "tune/predict.h"
+#include "tune/shortlist.h"
 #include "tune/weighed.h"
 
 namespace stretto {
@@ -213,6 +214,32 @@ TEST(SimulatedSchedule, LearnsFromOtherRanksWhatTheSimulationGetsWrong) {
               HasSubstr("nothing like it was measured"));
   EXPECT_THAT(choose("gemm-rs m=512 n=1024 k=8192 ranks=16 dtype=bf16", tuning).reason,
               HasSubstr("nothing like it was measured"));
+}
+
+// The kernel of few rows is simulated faster than cuBLAS in its place. Until somebody has measured
+// it, it is what a measurement tries next.
+TEST(SimulatedSchedule, TakesNoFewRowsThatNobodyMeasured) {
+  const char* text = "gemm-ar m=64 n=8192 k=8192 ranks=2 dtype=bf16";
+  const char* near = "gemm-ar m=64 n=8192 k=7168 ranks=2 dtype=bf16";
+  const Segment op = parse_segment(text);
+  const Machine machine = default_machine(2);
+  const Schedule few = schedule_of("few-rows", text), cublas = schedule_of("low-latency", text);
+  ASSERT_EQ(few.gemm, GemmBy::few_rows);
+  const std::vector<double> simulated = predicted_us(op, {few, cublas}, machine);
+  ASSERT_LT(simulated[0], simulated[1]);
+  Tuning tuning;
+  tuning.add(tuned_of(near, {measured("low-latency", 24), measured("library", 33)}));
+  for (const Tuning& known : {Tuning(), tuning}) {
+    EXPECT_EQ(choose(text, known).schedule, cublas);
+    EXPECT_FALSE(choose(text, known).sureness.is_sure());
+    Predictions predictions(machine);
+    const auto listed = shortlist(op, machine, known, RowCount::fixed, 4, predictions);
+    EXPECT_NE(std::find(listed.begin(), listed.end(), few), listed.end());
+  }
+  Tuning seen;
+  seen.add(tuned_of(near, {measured("few-rows", 19), measured("low-latency", 24)}));
+  EXPECT_EQ(choose(text, seen).schedule, few);
+  EXPECT_EQ(auto_schedule(op, machine, seen, RowCount::bucket).schedule.gemm, GemmBy::library);
 }
 
 TEST(ServedSchedule, HearsNothingOfWhatIsFar) {

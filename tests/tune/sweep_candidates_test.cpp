@@ -37,8 +37,8 @@ TEST(SweepCandidates, OfAnOperatorThatNothingServesAreRefusedWithThePresetsReaso
     ADD_FAILURE() << "served";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(),
-                HasSubstr("no preset can serve this: sequential, library, low-latency, two-chunk, "
-                          "decomposed, waves, tiles, slices: 16 ranks on h200x8"));
+                HasSubstr("no preset can serve this: sequential, library, low-latency, few-rows, "
+                          "two-chunk, decomposed, waves, tiles, slices: 16 ranks on h200x8"));
   }
 }
 

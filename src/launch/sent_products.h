@@ -1,0 +1,37 @@
+// Products of few rows (gemm few-rows), whose kernel sends what it has multiplied to the collective
+// behind it: which one that is, and why a plan's products cannot be sent.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launch/library_products.h"
+#include "stretto/plan.h"
+
+namespace stretto::cuda {
+
+// Who reads what the products store; of a plan without few rows nobody is asked for.
+class SentProducts {
+ public:
+  explicit SentProducts(const Plan& plan);
+
+  // Why the products of one kernel of few rows cannot be sent; empty when they can. Then they are
+  // one, and nothing but a collective of its rank reads it, which takes nothing else: so nobody
+  // misses it in memory, where it never gets. The collective's kernel may begin before the product
+  // has ended, and writes a row once all ranks have sent it: it writes nothing that the product
+  // reads.
+  std::string why_not(const std::vector<Product>& products) const;
+  // Those that read what such a kernel's gemms store: one collective where why_not() is empty.
+  const std::vector<InstrRef>& readers_of(const Region& stored) const;
+
+ private:
+  const Plan& plan_;
+  std::map<std::pair<uint16_t, uint16_t>, std::vector<InstrRef>> readers_;  // by rank and buffer
+};
+
+// Says of the GEMM kernels of few rows which step receives what they send, as far as there is one.
+void find_receivers(const Plan& plan, std::vector<RankProgram>& programs);
+
+}  // namespace stretto::cuda

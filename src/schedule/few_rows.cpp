@@ -1,0 +1,37 @@
+#include "schedule/few_rows.h"
+
+#include <fmt/format.h>
+
+#include "schedule/low_latency.h"
+
+namespace stretto {
+
+std::string why_no_few_rows(const Segment& op) {
+  if (!problems(op).empty()) return "";  // said elsewhere
+  if (!op.is_dense()) return "rows that choose their matrices: take gemm=tiles or gemm=library";
+  if (op.ranks == 1) return "one rank, which sends to nobody: take gemm=library";
+  if (op.kind.out != Edge::reduce_scatter && op.kind.out != Edge::all_reduce) {
+    return "a result that is no term of a sum of ranks, which alone is sent: take gemm=library";
+  }
+  if (op.dtype == DType::fp32) return "fp32; it multiplies bf16 and fp16: take gemm=library";
+  if (op.m > kMostFewRows) {
+    return fmt::format("{} rows, at most {}: take gemm=library", op.m, kMostFewRows);
+  }
+  const int step = kFewRowsBytes / num_bytes(op.dtype);
+  if (op.n % step != 0 || op.k % step != 0) {
+    return fmt::format("{} columns and K of {}, no multiples of {}: take gemm=library", op.n, op.k,
+                       step);
+  }
+  // Owners of parts of a sum would send it on: theirs is no kernel that only receives.
+  const int64_t out = op.m * op.n * num_bytes(op.dtype) * (op.ranks - 1);
+  const int64_t most = most_of_one_shot(op.ranks, /*normed=*/false);
+  if (op.kind.out == Edge::all_reduce && out > most) {
+    return fmt::format(
+        "an all-reduce in two hops: {} bytes go out of a rank, in one hop at most {}: take "
+        "gemm=library",
+        out, most);
+  }
+  return "";
+}
+
+}  // namespace stretto

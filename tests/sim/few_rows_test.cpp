@@ -1,0 +1,67 @@
+// What a product costs whose blocks send what they have multiplied: that of reading weights, and
+// what stands behind the last of them.
+#include <gtest/gtest.h>
+
+#include "sim/calibration.h"
+#include "sim/costs.h"
+#include "stretto/lower.h"
+#include "stretto/simulate.h"
+
+namespace stretto {
+namespace {
+
+Plan plan_of(const char* op_text, const char* schedule) {
+  const Operator op = parse_operator(op_text);
+  const Machine machine = default_machine(op.ranks);
+  return lower(op, parse_schedules(schedule, op, machine), machine);
+}
+
+double simulated_us(const char* op, const char* schedule) {
+  const Plan plan = plan_of(op, schedule);
+  return simulate(plan, default_machine(plan.ranks())).total_us;
+}
+
+// From when all ranks are at the plan's first collective, and so many bytes of it.
+double behind_us(const Plan& plan, const Machine& machine) {
+  const sim::Costs costs(plan, machine);
+  for (const Lane& lane : plan.lanes) {
+    for (const Instr& instr : lane.instrs) {
+      if (instr.op != Opcode::collective) continue;
+      const Plan::Joined joined = plan.joined_by(instr, lane.rank);
+      return costs.collective_launch_us(instr, joined) + costs.collective_us(instr, joined);
+    }
+  }
+  return 0;
+}
+
+TEST(FewRows, TakeNoKernelsStartBehindTheProduct) {
+  for (const char* op : {"gemm-ar m=64 n=8192 k=8192 ranks=2 dtype=bf16",
+                         "gemm-ar-norm m=64 n=8192 k=8192 ranks=2 dtype=bf16",
+                         "gemm-rs m=19 n=4096 k=14336 ranks=8 dtype=bf16"}) {
+    const Plan plan = plan_of(op, "few-rows");
+    const Machine machine = default_machine(plan.ranks());
+    const Region& weights = plan.operands[1];
+    const double read_us = sim::move_us(2.0 * static_cast<double>(weights.elements()),
+                                        sim::kExpertsRead * machine.hbm_gb_per_s);
+    const double us = simulated_us(op, "few-rows"), by_cublas = simulated_us(op, "low-latency");
+    EXPECT_GT(us, read_us) << op;
+    EXPECT_LT(us, by_cublas - machine.chained_launch_us / 2) << op;
+    EXPECT_GT(us, 0.6 * by_cublas) << op;
+  }
+}
+
+TEST(FewRows, BytesOfAllButTheLastWaveAreSentMeanwhile) {
+  const Machine machine = default_machine(2);
+  const auto link_us = [&](const char* op) {
+    return behind_us(plan_of(op, "few-rows"), machine) - machine.signal_us - sim::kReceiveUs;
+  };
+  const double one = link_us("gemm-ar m=64 n=16384 k=4096 ranks=2 dtype=bf16");
+  EXPECT_NEAR(one, sim::move_us(64 * 16384 * 2, machine.link_gb_per_s), 1e-9);
+  const double four = link_us("gemm-ar m=64 n=65536 k=4096 ranks=2 dtype=bf16");
+  EXPECT_NEAR(four, one, 0.05 * one);
+  const double scattered = link_us("gemm-rs m=64 n=16384 k=4096 ranks=2 dtype=bf16");
+  EXPECT_NEAR(scattered, one / 2, 1e-9);
+}
+
+}  // namespace
+}  // namespace stretto
