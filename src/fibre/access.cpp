@@ -12,7 +12,7 @@ bool Engine::in_scope(Scope scope, uint32_t actor, uint32_t other) const {
   const Thread& a = owner_of(actor);
   const Thread& b = owner_of(other);
   if (a.rank != b.rank) return false;
-  return scope == Scope::kGpu || (a.stream == b.stream && a.block == b.block);
+  return scope == Scope::kGpu || (a.stream == b.stream && a.side == b.side && a.block == b.block);
 }
 
 bool Engine::includes(const Record& record, const Access& access) const {

@@ -102,6 +102,11 @@ uint64 Block::modify(const Address& at, size_t num_bytes, Update update, uint64 
                         updated);
 }
 
+void Block::let_next_start(Where where) { engine_.let_next_start(thread_, where); }
+void Block::wait_for_kernel_before(Where where) {
+  if (!is_lost(Loss::kWait, where)) engine_.wait_for_kernel_before(thread_, where);
+}
+
 void Block::fence(Where where) {
   if (!is_lost(Loss::kFence, where)) engine_.fence(thread_, false, where);
 }

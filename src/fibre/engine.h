@@ -38,7 +38,8 @@ class Engine {
   ~Engine();
 
   Allocation& allocate(const std::string& name, MemoryKind kind, size_t size, size_t element);
-  void queue(int rank, int stream, int blocks, int threads, const World::Kernel& kernel);
+  void queue(int rank, int stream, int blocks, int threads, const World::Kernel& kernel,
+             bool may_be_early);
   bool run();
   void set_finding(FindingKind kind, std::string message, const Place& place, const Place& other);
 
@@ -80,6 +81,9 @@ class Engine {
   [[noreturn]] void refuse_call(Thread& thread, const std::string& why, Where where);
   Address peer(Thread& thread, const Address& own, int rank, Where where);
   void step(Thread& thread, Where where);
+  // As griddepcontrol.launch_dependents and griddepcontrol.wait.
+  void let_next_start(Thread& thread, Where where);
+  void wait_for_kernel_before(Thread& thread, Where where);
 
   bool same_node(int a, int b) const;
   // No launch is left to run, but of ranks that are absent.
@@ -150,9 +154,10 @@ class Engine {
   void complete_barrier(Barrier& barrier);
 
   void start_launches();
+  void begin_launch(const Stream& stream, Launch& launch);
   void start_blocks(Launch& launch);
   void start_block(Launch& launch, int block);
-  Thread& thread_for(int rank, int stream, int block, int thread);
+  Thread& thread_for(const Launch& launch, int block, int thread);
   void body(Thread& thread);
   void end_thread(Thread& thread);
   void end_launch(Launch& launch);
@@ -165,7 +170,7 @@ class Engine {
 
   std::vector<std::unique_ptr<Allocation>> allocations_;
   std::vector<std::unique_ptr<Thread>> threads_;
-  std::map<std::tuple<int, int, int, int>, uint32_t> thread_index_;
+  std::map<std::tuple<int, int, int, int, int>, uint32_t> thread_index_;
   std::vector<uint32_t> actor_thread_;          // by actor: the thread that acts, or that issued it
   std::vector<std::array<Stream, 4>> streams_;  // by rank
   std::vector<int> resident_;                   // blocks, by rank

@@ -14,7 +14,15 @@
 
 namespace stretto::fibre {
 
-enum class ThreadState : uint8_t { kIdle, kRunning, kWaiting, kAtBarrier, kEnding, kDone };
+enum class ThreadState : uint8_t {
+  kIdle,
+  kRunning,
+  kWaiting,
+  kAtBarrier,
+  kBehindKernel,  // waits for the end of the kernel before its own
+  kEnding,
+  kDone
+};
 
 struct Launch;
 struct BlockState;
@@ -31,6 +39,7 @@ struct Thread {
   uint32_t actor = 0;  // of its events
   int rank = 0;
   int stream = 0;
+  int side = 0;  // of the stream: launches that run at once have each its own
   int block = 0;
   int thread = 0;
 
@@ -42,6 +51,7 @@ struct Thread {
   Where where;
   uint32_t flights = 0;    // stores of its own on their way
   bool is_silent = false;  // was taken off the processor
+  bool is_behind = false;  // has waited for the kernel before its own, or began behind it
 
   Clock clock;         // what it knows; clock[actor] numbers its own events
   SharedClock fenced;  // at its last fence: what its relaxed stores release
@@ -78,6 +88,7 @@ struct BlockState {
   int rank = 0;
   int block = 0;
   int done = 0;
+  bool lets_next = false;  // start
   std::vector<Thread*> threads;
   Barrier barrier;
   std::vector<Barrier> warp_barriers;
@@ -94,9 +105,15 @@ struct Launch {
   int blocks = 1;
   int threads = 1;
   World::Kernel kernel;
+  bool may_be_early = false;
+  bool has_begun = false;
+  int side = 0;
   int next_block = 0;
   int done_blocks = 0;
+  int letting_blocks = 0;  // that let the next launch start, or have ended
   SharedClock start;
+  SharedClock before;  // what the launch before knew at its end; null until then
+  Clock passed_on;     // what the next launch knows when it starts early
   Clock end;
   std::vector<std::unique_ptr<BlockState>> states;
 };
@@ -105,7 +122,6 @@ struct Stream {
   std::deque<std::unique_ptr<Launch>> queue;
   Clock clock;  // what all its finished launches knew
   int launched = 0;
-  bool running = false;
 };
 
 }  // namespace stretto::fibre

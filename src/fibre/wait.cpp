@@ -56,7 +56,8 @@ std::string Engine::describe_stuck() const {
   std::string text = "nobody can go on";
   std::set<std::string> lines;
   for (const auto& thread : threads_) {
-    if (thread->state != ThreadState::kWaiting && thread->state != ThreadState::kAtBarrier) {
+    if (thread->state != ThreadState::kWaiting && thread->state != ThreadState::kAtBarrier &&
+        thread->state != ThreadState::kBehindKernel) {
       continue;
     }
     std::string line =
@@ -67,6 +68,8 @@ std::string Engine::describe_stuck() const {
       for (const Thread* other : thread->group->threads) {
         if (other->state != ThreadState::kAtBarrier) line += fmt::format(" {}", other->thread);
       }
+    } else if (thread->state == ThreadState::kBehindKernel) {
+      line += "waits for the kernel before it on its stream";
     } else {
       line += thread->wait_text;
       const Address& at = thread->wait_address;
@@ -84,11 +87,10 @@ std::string Engine::describe_stuck() const {
   }
   for (size_t rank = 0; rank < streams_.size(); ++rank) {
     for (const Stream& stream : streams_[rank]) {
-      if (stream.queue.empty()) continue;
-      const Launch& launch = *stream.queue.front();
-      if (launch.next_block < launch.blocks) {
+      for (const auto& launch : stream.queue) {
+        if (!launch->has_begun || launch->next_block == launch->blocks) continue;
         lines.insert(fmt::format("rank {}: blocks {} to {} wait for a resident block to leave",
-                                 rank, launch.next_block, launch.blocks - 1));
+                                 rank, launch->next_block, launch->blocks - 1));
       }
     }
   }

@@ -140,12 +140,26 @@ void World::launch(int blocks, int threads, Kernel kernel) {
   for (int rank = 0; rank < shape().ranks; ++rank) launch_on(rank, 0, blocks, threads, kernel);
 }
 
+void World::launch_early(Kernel kernel) {
+  launch_early(shape().blocks, shape().threads, std::move(kernel));
+}
+
+void World::launch_early(int blocks, int threads, Kernel kernel) {
+  require_threads(shape().ranks, blocks, threads);
+  for (int rank = 0; rank < shape().ranks; ++rank) queue(rank, 0, blocks, threads, kernel, true);
+}
+
 void World::launch_on(int rank, int stream, int blocks, int threads, Kernel kernel) {
+  queue(rank, stream, blocks, threads, kernel, false);
+}
+
+void World::queue(int rank, int stream, int blocks, int threads, const Kernel& kernel,
+                  bool may_be_early) {
   require_rank(shape(), rank);
   require(stream >= 0 && stream < 4, fmt::format("stream {}: a rank has streams 0 to 3", stream));
   require(blocks >= 1 && threads >= 1, "a launch needs a block and a thread");
   require_threads(1, blocks, threads);
-  engine_->queue(rank, stream, blocks, threads, kernel);
+  engine_->queue(rank, stream, blocks, threads, kernel, may_be_early);
 }
 
 void World::make_absent(int rank) {

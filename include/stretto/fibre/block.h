@@ -89,6 +89,9 @@ class Block {
   template <class T>
   void prefetch(const Pointer<T>&) {}
 
+  void let_next_start(Where where = Where::here());
+  void wait_for_kernel_before(Where where = Where::here());
+
   void fence(Where where = Where::here());
   void quiet(Where where = Where::here());
 

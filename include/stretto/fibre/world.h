@@ -109,6 +109,12 @@ class World {
   // ranks are not in step. The function must outlive the run only as the std::function it becomes.
   void launch(Kernel kernel);
   void launch(int blocks, int threads, Kernel kernel);
+  // The same for a kernel that need not wait for the end of the one before it on its stream: it may
+  // start once every block of that has let it (Block::let_next_start) or ended. It knows then what
+  // those knew that let it start, and of what else they do only what it waits for by itself
+  // (Block::wait_for_kernel_before, or data that says itself that it has come).
+  void launch_early(Kernel kernel);
+  void launch_early(int blocks, int threads, Kernel kernel);
   // Queues it on one rank and stream (from 0 up to 3).
   void launch_on(int rank, int stream, int blocks, int threads, Kernel kernel);
 
@@ -137,6 +143,8 @@ class World {
 
  private:
   Allocation& allocate(const std::string& name, bool symmetric, size_t size, size_t element_bytes);
+  void queue(int rank, int stream, int blocks, int threads, const Kernel& kernel,
+             bool may_be_early);
   template <class T>
   Buffer<T> filled(Buffer<T> buffer, const T& value) {
     for (int rank = 0; rank < shape().ranks; ++rank) {

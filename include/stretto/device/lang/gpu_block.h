@@ -148,6 +148,11 @@ class GpuBlock : public GpuWaits {
     prefetch_line(at);
   }
 
+  // Of kernels that are started while the one before them on the stream ends (launch_order.h); of
+  // others both have been done when they begin.
+  STRETTO_DEVICE void let_next_start(Where = {}) { device::let_next_start(); }
+  STRETTO_DEVICE void wait_for_kernel_before(Where = {}) { device::wait_for_kernel_before(); }
+
   STRETTO_DEVICE void fence(Where = {}) { fence_acq_rel_sys(); }
   // What was stored before has arrived, so a load behind it comes after that.
   STRETTO_DEVICE void quiet(Where = {}) { fence_sc_sys(); }
