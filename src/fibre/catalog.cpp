@@ -29,6 +29,9 @@ void add_norms(std::vector<CatalogEntry>& all) {
   };
   add("all_reduce_norm_one_shot", "all-reduce, residual and RMSNorm: all rows to everyone",
       NormKernel::kOneShot, false);
+  add("all_reduce_norm_received",
+      "the same in two kernels, one that sends and one that only receives",
+      NormKernel::kOneShotInTwo, false);
   add("all_reduce_norm_two_shot", "the same, rows summed by their owner, normed by everyone",
       NormKernel::kTwoShot, false);
   add("all_reduce_norm_own_rows", "the same, rows summed and normed by their owner, sent as fp8",
@@ -67,12 +70,26 @@ void add_kernels(std::vector<CatalogEntry>& all) {
   };
   add("all_reduce_one_shot", "all-reduce by sentinels: everyone sends everything to everyone",
       [](World& world) { all_reduce_calls<Bf16x8>(world, all_reduce_one_shot<Bf16x8, Block>); });
+  add("all_reduce_received", "the same in two kernels, one that sends and one that only receives",
+      [](World& world) {
+        const AllReduceKernel receives =
+            all_reduce_one_shot<Bf16x8, Block, kBatch, SentBy::kBefore>;
+        all_reduce_calls<Bf16x8>(world, all_reduce_one_shot<Bf16x8, Block>, all_reduce_sizes(),
+                                 {receives, true});
+      });
   add("all_reduce_two_shot", "all-reduce by sentinels: owners add up slices",
       [](World& world) { all_reduce_calls<Bf16x8>(world, all_reduce_two_shot<Bf16x8, Block>); });
   add("all_gather_one_shot", "all-gather by sentinels: everyone sends its part to everyone",
       [](World& world) { gather_calls<Bf16x8>(world, all_gather_one_shot<Bf16x8, Block>); });
   add("reduce_scatter_one_shot", "reduce-scatter by sentinels: everyone sends each rank its part",
       [](World& world) { scatter_calls<Bf16x8>(world, reduce_scatter_one_shot<Bf16x8, Block>); });
+  add("reduce_scatter_received",
+      "the same in two kernels, one that sends and one that only receives", [](World& world) {
+        const PartsKernel receives =
+            reduce_scatter_one_shot<Bf16x8, Block, kBatch, SentBy::kBefore>;
+        scatter_calls<Bf16x8>(world, reduce_scatter_one_shot<Bf16x8, Block>,
+                              parts_of_calls(uint32(world.shape().ranks)), {receives});
+      });
   add("copy_rows", "as many rows as stand in memory, out of what holds more", copy_rows_calls);
   add_norms(all);
   add("all_to_all", "low-latency all-to-all of tokens with scales", all_to_all_calls);

@@ -15,12 +15,12 @@ std::string lang_source(const LangKernelName& name, int max_threads) {
 using namespace stretto::device;
 extern "C" __global__ void __launch_bounds__({}, 1)
 stretto_lang(const __grid_constant__ LaunchParameters<{}> parameters) {{
-  wait_for_stream();
-  GpuBlock block(parameters.world);
+  {}GpuBlock block(parameters.world);
   {}(block, parameters.args);
 }}
 )",
-                     text, max_threads, name.args, name.kernel);
+                     text, max_threads, name.args,
+                     name.waits_itself ? "" : "wait_for_stream();\n  ", name.kernel);
 }
 
 void check_block(int threads, int max_threads) {

@@ -14,10 +14,11 @@ namespace stretto::cuda {
 
 // Which kernel template to launch, as C++ text.
 struct LangKernelName {
-  std::string header;     // "kernels/all_reduce.h" of stretto/device/lang
-  std::string kernel;     // "all_reduce_one_shot<Bf16x8, GpuBlock>"
-  std::string args;       // "AllReduceArgs<GpuBlock>"
-  std::string text = {};  // what the header would say, where there is none
+  std::string header;         // "kernels/all_reduce.h" of stretto/device/lang
+  std::string kernel;         // "all_reduce_one_shot<Bf16x8, GpuBlock>"
+  std::string args;           // "AllReduceArgs<GpuBlock>"
+  std::string text = {};      // what the header would say, where there is none
+  bool waits_itself = false;  // for what its stream did before (call.h); others begin behind that
 };
 
 // The translation unit of a kernel, for at most `max_threads` threads a block.

@@ -20,14 +20,16 @@ TEST_P(AllReduceNorm, CallAfterCall) {
 }
 
 std::string name_of(const testing::TestParamInfo<std::tuple<NormKernel, bool>>& of) {
-  constexpr const char* kNames[] = {"OneShot", "TwoShot", "TwoShotOwnRows", "ScatterGather"};
+  constexpr const char* kNames[] = {"OneShot", "OneShotInTwo", "TwoShot", "TwoShotOwnRows",
+                                    "ScatterGather"};
   return std::string(kNames[int(std::get<0>(of.param))]) + (std::get<1>(of.param) ? "Fp8" : "Bf16");
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, AllReduceNorm,
-    testing::Combine(testing::Values(NormKernel::kOneShot, NormKernel::kTwoShot,
-                                     NormKernel::kTwoShotOwnRows, NormKernel::kScatterGather),
+    testing::Combine(testing::Values(NormKernel::kOneShot, NormKernel::kOneShotInTwo,
+                                     NormKernel::kTwoShot, NormKernel::kTwoShotOwnRows,
+                                     NormKernel::kScatterGather),
                      testing::Bool()),
     name_of);
 

@@ -45,9 +45,29 @@ TEST(AllReduce, RowsInMemoryTellTheSize) {
   }
 }
 
+// A kernel sends, and another receives, which may start early; also where other ranks, or the same
+// in other calls, do both in one.
+TEST(AllReduce, OneShotInTwoKernels) {
+  const AllReduceKernel received = all_reduce_one_shot<Bf16x8, Block, kBatch, SentBy::kBefore>;
+  for (const Shape& shape :
+       {Shape{.ranks = 2, .blocks = 1, .threads = 3}, Shape{.ranks = 3, .blocks = 2, .threads = 4},
+        Shape{.ranks = 5, .blocks = 2, .threads = 2}}) {
+    for (const bool in_turns : {false, true}) {
+      expect_clean(
+          shape,
+          [=](World& world) {
+            all_reduce_calls<Bf16x8>(world, all_reduce_one_shot<Bf16x8, Block>, all_reduce_sizes(),
+                                     {received, in_turns});
+          },
+          shape.ranks == 5 ? 12 : 30);
+    }
+  }
+}
+
 TEST(AllReduce, LeavesWhenARankIsAbsent) {
   for (AllReduceKernel kernel :
-       {all_reduce_one_shot<Bf16x8, Block>, all_reduce_two_shot<Bf16x8, Block>}) {
+       {all_reduce_one_shot<Bf16x8, Block>, all_reduce_two_shot<Bf16x8, Block>,
+        all_reduce_one_shot<Bf16x8, Block, kBatch, SentBy::kBefore>}) {
     expect_clean({.ranks = 3, .blocks = 2, .threads = 2, .warp_size = 2}, [&](World& world) {
       world.make_absent(2);
       auto slots = world.symmetric<Vec16>("slots", 64, four_of(Bf16x8::kPoison));

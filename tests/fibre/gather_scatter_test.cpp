@@ -58,6 +58,34 @@ TEST(GatherScatter, ScattersSums) {
   }
 }
 
+// A kernel sends, and another receives, which may start early; also where other ranks, or the same
+// in other calls, do both in one. The bits are those that one kernel leaves.
+TEST(GatherScatter, ScattersSumsInTwoKernels) {
+  for (const Shape& shape : kShapes) {
+    if (shape.ranks > 5) continue;
+    SCOPED_TRACE(fmt::format("{} ranks", shape.ranks));
+    const auto calls = parts_of_calls(uint32(shape.ranks));
+    for (const bool in_turns : {false, true}) {
+      expect_clean(
+          shape,
+          [&](World& world) {
+            const PartsKernel receives = reduce_scatter_one_shot<Bf16x8, Block, 4, SentBy::kBefore>;
+            scatter_calls<Bf16x8>(world, reduce_scatter_one_shot<Bf16x8, Block, 4>, calls,
+                                  {receives, in_turns});
+          },
+          seeds_of(shape) / 2);
+    }
+    expect_clean(
+        shape,
+        [&](World& world) {
+          const PartsKernel receives = reduce_scatter_one_shot<Fp16x8, Block, 3, SentBy::kBefore>;
+          scatter_calls<Fp16x8>(world, reduce_scatter_one_shot<Fp16x8, Block, 3>, calls,
+                                {receives, false});
+        },
+        seeds_of(shape) / 2);
+  }
+}
+
 // As a graph does that serves every row count, among calls of the host's counts.
 TEST(GatherScatter, RowsInMemoryTellTheSizes) {
   for (const Shape& shape : kShapes) {

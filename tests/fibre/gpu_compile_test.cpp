@@ -51,6 +51,7 @@ TEST_P(GpuCompile, EveryHeaderAlone) {
                              "kernels/slots",
                              "kernels/all_reduce",
                              "kernels/parts_walk",
+                             "kernels/send_rows",
                              "kernels/gather_scatter",
                              "kernels/norm",
                              "kernels/norm_greeting",
@@ -96,6 +97,7 @@ TEST_P(GpuCompileKernels, KernelsWithoutSpills) {
       entry("all_reduce", "all_reduce_one_shot<Fp32x4, GpuBlock>", "AllReduceArgs"),
       entry("gather_scatter", "all_gather_one_shot<Bf16x8, GpuBlock>", "PartsArgs"),
       entry("gather_scatter", "reduce_scatter_one_shot<Bf16x8, GpuBlock>", "PartsArgs"),
+      entry("send_rows", "send_rows<Bf16x8, GpuBlock>", "SendRowsArgs"),
       entry("copy_rows", "copy_rows<GpuBlock>", "CopyRowsArgs"),
       entry("norm", "add_norm<GpuBlock>", "AddNormArgs"),
       entry("all_reduce_norm", "all_reduce_norm_one_shot<GpuBlock>", "AllReduceNormArgs"),
@@ -141,6 +143,31 @@ TEST_P(GpuCompileKernels, GatherAndScatterWithoutSpillsAtTheirLaunchBounds) {
                                 "PartsArgs<GpuBlock>"};
       expect_good(name, launch.threads);
     }
+  }
+}
+
+// Kernels that only receive, as plans launch them, behind products that only Hopper has.
+TEST_P(GpuCompileKernels, ReceiversWithoutSpillsAtTheirLaunchBounds) {
+  if (std::string(GetParam()) != "sm_90a") return;
+  const auto expect_receiver = [](const char* header, const std::string& kernel, const char* args,
+                                  int threads) {
+    expect_good({fmt::format("kernels/{}.h", header), fmt::format("{}, SentBy::kBefore>", kernel),
+                 fmt::format("{}<GpuBlock>", args), "", true},
+                threads);
+  };
+  for (const int in_flight : {4, 8}) {
+    expect_receiver("all_reduce",
+                    fmt::format("all_reduce_one_shot<Fp16x8, GpuBlock, {}", in_flight),
+                    "AllReduceArgs", 512);
+    expect_receiver("gather_scatter",
+                    fmt::format("reduce_scatter_one_shot<Bf16x8, GpuBlock, {}", in_flight),
+                    "PartsArgs", 512);
+  }
+  for (const int threads : {1024, 640}) {
+    const int in_flight = device::norm_in_flight(8, threads, true);
+    expect_receiver("all_reduce_norm",
+                    fmt::format("all_reduce_norm_one_shot<GpuBlock, {}", in_flight),
+                    "AllReduceNormArgs", threads);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "fibre/scenarios/in_two.h"
 #include "fibre/scenarios/read_behind.h"
 #include "fibre/scenarios/rows_in_memory.h"
 #include "stretto/device/lang/kernels/all_reduce.h"
@@ -15,7 +16,7 @@ namespace stretto::fibre {
 
 using namespace device;
 
-using AllReduceKernel = void (*)(Block&, const AllReduceArgs<Block>&);
+using AllReduceKernel = CallKernel<AllReduceArgs<Block>>;
 
 inline constexpr size_t kMostToReduce = 11;
 
@@ -34,7 +35,8 @@ inline std::vector<AllReduceCall> reductions_told_both_ways() {
 // Calls whose sizes differ; on integers sums are exact, so the order does not matter here.
 template <class Format>
 void all_reduce_calls(World& world, AllReduceKernel kernel,
-                      const std::vector<AllReduceCall>& calls = all_reduce_sizes()) {
+                      const std::vector<AllReduceCall>& calls = all_reduce_sizes(),
+                      const InTwo<AllReduceArgs<Block>>& in_two = {}) {
   const int ranks = world.shape().ranks;
   const auto num_ranks = static_cast<size_t>(ranks);
   const size_t max_vectors = kMostToReduce;
@@ -64,15 +66,26 @@ void all_reduce_calls(World& world, AllReduceKernel kernel,
     auto output = outputs[call];
     const AllReduceCall told = calls[call];
     if (told.rows) rows.write(world, *told.rows);
-    world.launch([=](Block& block) {
-      const int r = block.rank();
+    const auto args_of = [=](int r) {
       AllReduceArgs<Block> args{input.at(r), output.at(r), told.rows ? 0 : told.size,
                                 max_vectors, slots.at(r),  greetings.at(r),
                                 state.at(r)};
       if (told.rows) args.rows = rows.of(r, 5, 2);
-      kernel(block, args);
+      return args;
+    };
+    launch_call<Format>(world, call, kernel, in_two, args_of, [=](int r) {
+      return SendRowsArgs<Block>{input.at(r),
+                                 told.size,
+                                 1,
+                                 0,
+                                 slots.at(r) + size_t(r) * max_vectors,
+                                 num_ranks * max_vectors,
+                                 state.at(r)};
     });
-    outputs[call] = read_behind(world, output);
+    if (in_two.is_read_behind(call)) outputs[call] = read_behind(world, output);
+  }
+  for (size_t call = 0; call < calls.size(); ++call) {
+    if (!in_two.is_read_behind(call)) outputs[call] = read_behind(world, outputs[call]);
   }
   if (!world.run()) return;
   for (size_t call = 0; call < calls.size(); ++call) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "fibre/scenarios/in_two.h"
 #include "fibre/scenarios/read_behind.h"
 #include "stretto/device/lang/kernels/all_reduce_norm.h"
 #include "stretto/device/lang/kernels/scatter_norm_gather.h"
@@ -15,7 +16,7 @@ namespace stretto::fibre {
 
 using namespace device;
 
-enum class NormKernel { kOneShot, kTwoShot, kTwoShotOwnRows, kScatterGather };
+enum class NormKernel { kOneShot, kOneShotInTwo, kTwoShot, kTwoShotOwnRows, kScatterGather };
 
 inline constexpr size_t kNormRow = 2;  // vectors
 inline constexpr size_t kNormColumns = kNormRow * 8;
@@ -75,12 +76,15 @@ inline void norm_rows(Block& block, const NormSizes& sizes, const NormMemory& m,
                    m.slots.at(r), m.arrived.at(r), m.done.at(r), m.greetings.at(r), m.state.at(r)});
     return;
   }
-  const AllReduceNormArgs<Block> args{
+  AllReduceNormArgs<Block> args{
       call.input.at(r), m.residual.at(r),  new_residual.at(r), call.output.at(r), norm,
       sizes.tokens,     sizes.row_vectors, sizes.max_tokens,   m.slots.at(r),     m.greetings.at(r),
       m.state.at(r)};
   if (sizes.how == NormKernel::kOneShot) {
     all_reduce_norm_one_shot(block, args);
+  } else if (sizes.how == NormKernel::kOneShotInTwo) {
+    args.input = nullptr;
+    all_reduce_norm_one_shot<Block, kBatch, SentBy::kBefore>(block, args);
   } else if (sizes.how == NormKernel::kTwoShotOwnRows) {
     all_reduce_norm_own_rows(block, OwnRowsNormArgs<Block>{args});
   } else {
@@ -162,9 +166,21 @@ inline void all_reduce_norm_calls(World& world, NormKernel how, bool fp8) {
         }
       }
     }
-    world.launch([=, call = calls.back()](Block& block) {
+    const auto takes_part = [=, call = calls.back()](Block& block) {
       norm_rows(block, {how, fp8, tokens}, m, call, m.residual);
-    });
+    };
+    if (how == NormKernel::kOneShotInTwo) {
+      world.launch_early([=, call = calls.back()](Block& block) {
+        const auto r = block.rank();
+        send_rows<Bf16x8>(block,
+                          SendRowsArgs<Block>{call.input.at(r), tokens, kNormRow, 0,
+                                              m.slots.at(r) + size_t(r) * kNormTokens * kNormRow,
+                                              ranks * kNormTokens * kNormRow, m.state.at(r)});
+      });
+      world.launch_early(takes_part);
+    } else {
+      world.launch(takes_part);
+    }
     calls.back().output = read_behind(world, calls.back().output,
                                       [=](int) { return tokens * kNormRow / (fp8 ? 2 : 1); });
     residuals.back() = read_behind(world, m.residual, [=](int r) {

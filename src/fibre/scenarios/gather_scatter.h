@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "fibre/scenarios/in_two.h"
 #include "fibre/scenarios/read_behind.h"
 #include "fibre/scenarios/rows_in_memory.h"
 #include "stretto/device/lang/kernels/gather_scatter.h"
@@ -16,7 +17,7 @@ namespace stretto::fibre {
 
 using namespace device;
 
-using PartsKernel = void (*)(Block&, const PartsArgs<Block>&);
+using PartsKernel = CallKernel<PartsArgs<Block>>;
 
 inline constexpr size_t kMostOfAPart = 7;
 inline constexpr uint32 kVectorsOfARow = 2;
@@ -42,15 +43,25 @@ struct PartsMemory {
     return {input.at(r),  output.at(r), parts.size,      parts.total,
             kMostOfAPart, slots.at(r),  greetings.at(r), state.at(r)};
   }
-  void launch(World& world, PartsKernel kernel, const PartsCall& call, const Buffer<Vec16>& input,
-              const Buffer<Vec16>& output) {
+  template <class Format>
+  void launch(World& world, size_t number, PartsKernel kernel, const PartsCall& call,
+              const Buffer<Vec16>& input, const Buffer<Vec16>& output,
+              const InTwo<PartsArgs<Block>>& in_two = {}) {
     if (call.rows) rows.write(world, *call.rows);
-    world.launch([=, *this](Block& block) {
-      const int r = block.rank();
+    const auto args_of = [=, *this](int r) {
       PartsArgs<Block> its = args(r, input, output, call.rows ? Parts{} : call.parts);
       const int32 most = kMostRowsOfAPart * int32(num_ranks);
       if (call.rows) its.rows = rows.of(r, most, kVectorsOfARow);
-      kernel(block, its);
+      return its;
+    };
+    launch_call<Format>(world, number, kernel, in_two, args_of, [=, *this](int r) {
+      return SendRowsArgs<Block>{input.at(r),
+                                 call.parts.total,
+                                 1,
+                                 call.parts.size,
+                                 slots.at(r) + size_t(r) * kMostOfAPart,
+                                 num_ranks * kMostOfAPart,
+                                 state.at(r)};
     });
   }
   size_t num_ranks;
@@ -125,7 +136,7 @@ void gather_calls(World& world, PartsKernel kernel, const std::vector<PartsCall>
     for (int r = 0; r < ranks; ++r) {
       for (uint32 i = 0; i < parts.size_of(r); ++i) inputs[call].set(r, i, sent(r, call, i));
     }
-    memory.launch(world, kernel, calls[call], inputs[call], outputs[call]);
+    memory.launch<Format>(world, call, kernel, calls[call], inputs[call], outputs[call]);
     outputs[call] = read_behind(world, outputs[call]);
   }
   if (!world.run()) return;
@@ -170,7 +181,8 @@ void gather_calls(World& world, PartsKernel kernel) {
 }
 
 template <class Format>
-void scatter_calls(World& world, PartsKernel kernel, const std::vector<PartsCall>& calls) {
+void scatter_calls(World& world, PartsKernel kernel, const std::vector<PartsCall>& calls,
+                   const InTwo<PartsArgs<Block>>& in_two = {}) {
   const int ranks = world.shape().ranks;
   PartsMemory memory(world, Format::kPoison);
   std::vector<Buffer<Vec16>> inputs, outputs;
@@ -181,8 +193,11 @@ void scatter_calls(World& world, PartsKernel kernel, const std::vector<PartsCall
     for (int r = 0; r < ranks; ++r) {
       for (size_t i = 0; i < parts.total; ++i) inputs[call].set(r, i, summand<Format>(r, call, i));
     }
-    memory.launch(world, kernel, calls[call], inputs[call], outputs[call]);
-    outputs[call] = read_behind(world, outputs[call]);
+    memory.launch<Format>(world, call, kernel, calls[call], inputs[call], outputs[call], in_two);
+    if (in_two.is_read_behind(call)) outputs[call] = read_behind(world, outputs[call]);
+  }
+  for (size_t call = 0; call < calls.size(); ++call) {
+    if (!in_two.is_read_behind(call)) outputs[call] = read_behind(world, outputs[call]);
   }
   if (!world.run()) return;
   for (size_t call = 0; call < calls.size(); ++call) {

@@ -37,13 +37,14 @@ STRETTO_PRIMITIVE Greeting greeting_of(const AllReduceArgs<Block>& args, uint32 
 }
 
 // One-shot: everyone sends everything to everyone. For small messages.
-template <class Format, class Block, int kInFlight = kBatch>
+template <class Format, class Block, int kInFlight = kBatch, SentBy kSentBy = SentBy::kThis>
 STRETTO_KERNEL void all_reduce_one_shot(Block& block, const AllReduceArgs<Block>& args) {
   const auto num_ranks = static_cast<uint64>(block.num_ranks());
   const uint32 count = vectors_of(args);
   const ThreadShare share = ThreadShare::of(block);
-  OwnPartSender<Format, kInFlight, Block> sender(block, args.input, count, share);
-  const CallShare call = begin_call(block, args.state);
+  OwnPartSender<Format, kInFlight, Block> sender(block, args.input,
+                                                 kSentBy == SentBy::kThis ? count : 0, share);
+  const CallShare call = begin_call<Block, kSentBy>(block, args.state);
   const Greeting greeting = greeting_of<Format>(args, count, 1);
   auto now = args.slots + call.parity * num_ranks * args.max_vectors;  // [source][i]
 
@@ -51,9 +52,9 @@ STRETTO_KERNEL void all_reduce_one_shot(Block& block, const AllReduceArgs<Block>
   sender.send(now + static_cast<uint64>(block.rank()) * args.max_vectors, {});
   if (call.call > 0) clear_greetings<Block>(block, args.greetings + call.before * num_ranks);
   bool good = hear_greetings<Block>(block, args.greetings + call.now * num_ranks, greeting);
-  good = good && sum_each<Format, kInFlight, Block>(block, share, count, args.input, now,
-                                                    args.max_vectors, args.output);
-  end_call<Block>(block, args.state, call.call, good);
+  good = good && sum_each<Format, kInFlight, kSentBy, Block>(block, share, count, args.input, now,
+                                                             args.max_vectors, args.output);
+  end_call<Block, kSentBy>(block, args.state, call.call, good);
 }
 
 // Two-shot: owner o sums vectors [o, o + 1) x slice and sends the sums to everyone. For larger

@@ -20,7 +20,7 @@
 
 namespace stretto::device {
 
-template <class Block, int kInFlight = kBatch>
+template <class Block, int kInFlight = kBatch, SentBy kSentBy = SentBy::kThis>
 STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormArgs<Block>& args) {
   const auto num_ranks = static_cast<uint64>(block.num_ranks());
   const auto row_vectors = static_cast<uint32>(args.row_vectors);
@@ -29,16 +29,17 @@ STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormAr
   const auto threads = static_cast<uint32>(block.num_threads());
   const uint32 count = tokens * row_vectors;
   const ThreadShare share = ThreadShare::of(block);
+  constexpr bool kSends = kSentBy == SentBy::kThis;
   Vec16 next = {};
-  if (share.first < count) next = args.input[share.first];
-  const CallShare call = begin_call(block, args.state);
+  if (kSends && share.first < count) next = args.input[share.first];
+  const CallShare call = begin_call<Block, kSentBy>(block, args.state);
   const NormGreeting greeting = NormGreeting::of(args, 1, 0, 0);
   const uint64 stride = args.max_tokens * row_vectors;
   auto now = args.slots + call.parity * num_ranks * stride;  // [source][row]
 
   greet<Block>(block, args.greetings + call.now * num_ranks, greeting);
   auto slot = now + static_cast<uint64>(block.rank()) * stride;
-  for (uint32 i = share.first; i < count; i += share.step) {
+  for (uint32 i = share.first; kSends && i < count; i += share.step) {
     const Vec16 own = canonical<Bf16x8>(next);
     if (i + share.step < count) next = args.input[i + share.step];
     send_to_others<Block>(block, slot + i, own);
@@ -52,10 +53,11 @@ STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormAr
     const uint32 at = row * row_vectors;
     MadeRow made;
     for (uint32 v = thread; good && v < row_vectors; v += threads) {
-      const Vec16 own = args.input[at + v];
+      Vec16 own = {};
+      if (kSends) own = args.input[at + v];
       const Vec16 residual = args.residual[at + v];
       float sums[Bf16x8::kElements];
-      good = sum_slots<Bf16x8, kInFlight>(block, now + (at + v), stride, own, sums);
+      good = sum_slots<Bf16x8, kInFlight, kSentBy>(block, now + (at + v), stride, own, sums);
       if (!good) {
         made.drop();
         break;
@@ -71,7 +73,7 @@ STRETTO_KERNEL void all_reduce_norm_one_shot(Block& block, const AllReduceNormAr
                store_normed<Block>(out, v, fp8, values, inverse_scale);
              });
   }
-  end_call<Block>(block, args.state, call.call, good);
+  end_call<Block, kSentBy>(block, args.state, call.call, good);
 }
 
 template <bool kOwnRows, int kInFlight, class Block>

@@ -8,6 +8,15 @@
 // things (maxima, the vectors of a row): its symmetric memory and `state` are shared with no other
 // kernel. `state`, local and zero at first, holds a word a block: calls so far. After a call that
 // failed on some rank it is zero again on all, and symmetric memory is as at first.
+//
+// Some kernels may leave sending to the kernel right before them on the stream (SentBy::kBefore):
+// send_rows.h, or a product whose blocks send what they have multiplied (few_rows_task.h). That
+// waits for its stream, lets the next kernel start, and sends what this rank would send, and to its
+// own slots too what it keeps. The receiving kernel may start early, for by then call e - 1 has
+// ended here: the sender has waited for it. So its greeting in call e says what one says that is
+// sent behind the sender. Who has heard all greetings of call e - 1 may send in call e: all have
+// ended call e - 2, and the slots of its parity are clear. A call is counted behind the sender's
+// end, since the sender reads the count. All calls but for who sends are alike, and may take turns.
 #pragma once
 
 #include "stretto/device/lang/words.h"
@@ -21,15 +30,26 @@ struct CallShare {
   uint32 parity;  // which of two
 };
 
-template <class Block>
+// Which kernel of the stream sends a call's data: the one that takes part in the call, or the one
+// before it.
+enum class SentBy : uint8 { kThis, kBefore };
+
+template <class Block, SentBy kSentBy = SentBy::kThis>
 STRETTO_KERNEL CallShare begin_call(Block& block, Ptr<Block, uint64> state) {
-  const uint64 call = state[block.block_idx()];
+  uint64 call;
+  if constexpr (kSentBy == SentBy::kBefore) {
+    block.let_next_start();
+    call = block.load(state + block.block_idx(), Order::kRelaxed, Scope::kGpu);
+  } else {
+    call = state[block.block_idx()];
+  }
   return {call, call % 3, (call + 2) % 3, static_cast<uint32>(call % 2)};
 }
 
 // A call that failed on some thread is not counted.
-template <class Block>
+template <class Block, SentBy kSentBy = SentBy::kThis>
 STRETTO_KERNEL void end_call(Block& block, Ptr<Block, uint64> state, uint64 call, bool good) {
+  if constexpr (kSentBy == SentBy::kBefore) block.wait_for_kernel_before();
   if (block.sync_or(!good) || block.thread_idx() != 0) return;
   state[block.block_idx()] = call + 1;
 }

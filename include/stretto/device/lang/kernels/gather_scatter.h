@@ -103,14 +103,15 @@ STRETTO_KERNEL void all_gather_one_shot(Block& block, const PartsArgs<Block>& ar
 }
 
 // Everyone sends each rank that rank's part, and adds up what comes of its own.
-template <class Format, class Block, int kInFlight = kBatch>
+template <class Format, class Block, int kInFlight = kBatch, SentBy kSentBy = SentBy::kThis>
 STRETTO_KERNEL void reduce_scatter_one_shot(Block& block, const PartsArgs<Block>& args) {
   const auto num_ranks = static_cast<uint64>(block.num_ranks());
   const int me = block.rank();
   const Parts parts = parts_of<Block>(block, args);
   const ThreadShare share = ThreadShare::of(block);
-  EachPartSender<Format, kInFlight, Block> sender(block, args.input, parts, share);
-  const CallShare call = begin_call(block, args.state);
+  EachPartSender<Format, kInFlight, Block> sender(
+      block, args.input, kSentBy == SentBy::kThis ? parts : Parts{}, share);
+  const CallShare call = begin_call<Block, kSentBy>(block, args.state);
   const auto greeting = PartsGreeting::of<Format>(args, parts, PartsGreeting::kReduceScatter);
   auto now = args.slots + call.parity * num_ranks * args.max_part_vectors;  // [source][i]
 
@@ -118,10 +119,10 @@ STRETTO_KERNEL void reduce_scatter_one_shot(Block& block, const PartsArgs<Block>
   sender.send(now + static_cast<uint64>(me) * args.max_part_vectors);
   if (call.call > 0) clear_greetings<Block>(block, args.greetings + call.before * num_ranks);
   bool good = hear_greetings<Block>(block, args.greetings + call.now * num_ranks, greeting);
-  good = good && sum_each<Format, kInFlight, Block>(block, share, parts.size_of(me),
-                                                    args.input + parts.first(me), now,
-                                                    args.max_part_vectors, args.output);
-  end_call<Block>(block, args.state, call.call, good);
+  good = good && sum_each<Format, kInFlight, kSentBy, Block>(block, share, parts.size_of(me),
+                                                             args.input + parts.first(me), now,
+                                                             args.max_part_vectors, args.output);
+  end_call<Block, kSentBy>(block, args.state, call.call, good);
 }
 
 }  // namespace stretto::device

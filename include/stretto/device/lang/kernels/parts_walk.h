@@ -76,8 +76,9 @@ STRETTO_PRIMITIVE bool take_each(Block& block, const Ptr<Block, Vec16> (&at)[kIn
 }
 
 // Vector i < end of all ranks, added in fp32 in rank order and rounded once: this rank's own, and
-// of others what comes to slots + rank * stride. A thread's vectors are in flight together.
-template <class Format, int kInFlight, class Block>
+// of others what comes to slots + rank * stride; or of all what comes there. A thread's vectors are
+// in flight together.
+template <class Format, int kInFlight, SentBy kSentBy = SentBy::kThis, class Block>
 STRETTO_PRIMITIVE bool sum_each(Block& block, const ThreadShare& share, uint32 end,
                                 Ptr<Block, const Vec16> own, Ptr<Block, Vec16> slots, uint64 stride,
                                 Ptr<Block, Vec16> output, Where where = Where::here()) {
@@ -88,7 +89,7 @@ STRETTO_PRIMITIVE bool sum_each(Block& block, const ThreadShare& share, uint32 e
     Ptr<Block, Vec16> at[kInFlight] = {};
     Vec16 values[kInFlight];
     walk.turn<kInFlight>([&](int j, int rank, uint32 i) {
-      if (rank == me) {
+      if (kSentBy == SentBy::kThis && rank == me) {
         values[j] = own[i];
       } else {
         at[j] = slots + (static_cast<uint64>(rank) * stride + i);

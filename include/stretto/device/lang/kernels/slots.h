@@ -97,13 +97,14 @@ STRETTO_PRIMITIVE bool take_slots(Block& block, Ptr<Block, Vec16> slots, uint64 
   return true;
 }
 
-// Adds up, in rank order, this rank's `own` and the vectors at slots + r * stride of the others.
-template <class Format, int kInFlight = kBatch, class Block>
+// Adds up, in rank order, this rank's `own` and the vectors at slots + r * stride of the others; or
+// those at slots alone, where the own one comes there too.
+template <class Format, int kInFlight = kBatch, SentBy kSentBy = SentBy::kThis, class Block>
 STRETTO_PRIMITIVE bool sum_slots(Block& block, Ptr<Block, Vec16> slots, uint64 stride,
                                  const Vec16& own, float (&sums)[Format::kElements],
                                  Where where = Where::here()) {
   const int ranks = block.num_ranks();
-  const int me = block.rank();
+  const int me = kSentBy == SentBy::kThis ? block.rank() : ranks;
   STRETTO_UNROLL for (float& sum : sums) sum = 0;
   for (int base = 0; base < ranks; base += kInFlight) {
     Vec16 values[kInFlight];
