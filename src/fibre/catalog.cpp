@@ -7,6 +7,7 @@
 #include "fibre/planted/reuse.h"
 #include "fibre/planted/sentinels.h"
 #include "fibre/planted/teams.h"
+#include "fibre/planted/two_kernels.h"
 #include "fibre/planted/waits.h"
 #include "fibre/scenarios/all_reduce.h"
 #include "fibre/scenarios/all_reduce_norm.h"
@@ -108,7 +109,7 @@ std::vector<CatalogEntry> catalog() {
   std::vector<CatalogEntry> all;
   add_kernels(all);
   for (auto make : {notify_bugs, wait_bugs, reuse_bugs, group_bugs, address_bugs, sentinel_bugs,
-                    team_bugs, relaxed_bugs}) {
+                    team_bugs, relaxed_bugs, two_kernel_bugs}) {
     for (const Planted& planted : make()) {
       all.push_back({planted.name, planted.origin, EntryKind::kBug, planted.shape, planted.kinds,
                      planted.with(true)});

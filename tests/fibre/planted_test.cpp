@@ -15,6 +15,7 @@
 #include "fibre/planted/reuse.h"
 #include "fibre/planted/sentinels.h"
 #include "fibre/planted/teams.h"
+#include "fibre/planted/two_kernels.h"
 #include "fibre/planted/waits.h"
 #include "stretto/error.h"
 #include "stretto/fibre/catalog.h"
@@ -25,7 +26,7 @@ namespace {
 std::vector<Planted> all_planted() {
   std::vector<Planted> all;
   for (auto make : {notify_bugs, wait_bugs, reuse_bugs, group_bugs, address_bugs, sentinel_bugs,
-                    team_bugs, relaxed_bugs}) {
+                    team_bugs, relaxed_bugs, two_kernel_bugs}) {
     for (Planted& planted : make()) all.push_back(std::move(planted));
   }
   return all;
@@ -88,7 +89,7 @@ TEST(PlantedBugs, TwinsAreCleanOrRefusedWhateverTheShape) {
   EXPECT_GT(refused, 200);
 }
 
-TEST(PlantedBugs, AreMany) { EXPECT_GE(all_planted().size(), 49u); }
+TEST(PlantedBugs, AreMany) { EXPECT_GE(all_planted().size(), 55u); }
 
 }  // namespace
 }  // namespace stretto::fibre
