@@ -65,13 +65,14 @@ class LangKernel {
     const device::LaunchParameters<Args> parameters{world, args};
     kernel_.launch(stream, blocks, threads, 1, &parameters, overlap_);
   }
-  // LaunchParameters of arguments that only the caller knows, of a kernel whose blocks wait.
+  // LaunchParameters of arguments that only the caller knows, of a kernel whose blocks wait. It may
+  // start while the kernel before it ends, if the GPU can do so and it `starts_early`.
   void launch_parameters(const Stream& stream, int blocks, int threads, int max_blocks,
-                         const void* parameters) const {
+                         const void* parameters, bool starts_early = true) const {
     check_block(threads, max_threads_);
     check_waiting_grid(blocks, threads,
                        {max_blocks, resident_blocks(threads), shares_gpu_, free_sms_});
-    kernel_.launch(stream, blocks, threads, 1, parameters, overlap_);
+    kernel_.launch(stream, blocks, threads, 1, parameters, overlap_ && starts_early);
   }
   const Kernel& kernel() const { return kernel_; }
 

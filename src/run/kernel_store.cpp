@@ -29,6 +29,13 @@ const cuda::GroupedKernel& KernelStore::experts(const cuda::Device& device,
   return *found;
 }
 
+const cuda::FewRowsKernel& KernelStore::few_rows(const cuda::Device& device,
+                                                 const device::FewRowsConfig& config) {
+  auto& found = of(device).few_rows[cuda::describe(config)];
+  if (!found) found = std::make_unique<cuda::FewRowsKernel>(device, compiler_, config);
+  return *found;
+}
+
 const cuda::Kernel& KernelStore::mover(const cuda::Device& device, bool norms, bool routes) {
   auto& found = of(device).movers[norms ? 1 : 0][routes ? 1 : 0];
   if (!found) {

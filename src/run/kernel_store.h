@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gpu/compiler.h"
+#include "gpu/few_rows_kernel.h"
 #include "gpu/gemm_kernel.h"
 #include "gpu/grouped_kernel.h"
 #include "gpu/library_matmul.h"
@@ -27,6 +28,8 @@ class KernelStore {
   const cuda::GemmKernel& gemm(const cuda::Device& device, const device::GemmConfig& config);
   const cuda::GroupedKernel& experts(const cuda::Device& device,
                                      const device::GroupedConfig& config);
+  const cuda::FewRowsKernel& few_rows(const cuda::Device& device,
+                                      const device::FewRowsConfig& config);
   // As mover_source().
   const cuda::Kernel& mover(const cuda::Device& device, bool norms, bool routes);
   // As pass_source().
@@ -44,6 +47,7 @@ class KernelStore {
     const cuda::Device* device = nullptr;
     std::map<std::string, std::unique_ptr<cuda::GemmKernel>> gemms;  // by description
     std::map<std::string, std::unique_ptr<cuda::GroupedKernel>> experts;
+    std::map<std::string, std::unique_ptr<cuda::FewRowsKernel>> few_rows;
     std::unique_ptr<cuda::Kernel> movers[2][2];  // [norms][routes]
     std::unique_ptr<cuda::Kernel> passes[2];     // [routes]
     std::unique_ptr<cuda::SyncKernels> sync;

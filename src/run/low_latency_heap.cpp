@@ -1,6 +1,7 @@
 #include "run/low_latency_heap.h"
 
 #include <algorithm>
+#include <set>
 
 namespace stretto::runtime {
 
@@ -13,6 +14,7 @@ LowLatencyHeap low_latency_heap(const Plan& plan, int rank, int sms) {
     sms -= lane.rank == rank && lane.kind == LaneKind::comm;
   }
   sms = std::max(1, sms);
+  const std::set<int32_t> receiving = cuda::receiving_collectives(plan);
   for (const Lane& lane : plan.lanes) {
     if (lane.rank != rank || lane.kind != LaneKind::nccl) continue;
     for (const Instr& instr : lane.instrs) {
@@ -21,7 +23,11 @@ LowLatencyHeap low_latency_heap(const Plan& plan, int rank, int sms) {
       if (call.count == 0) continue;
       LowLatencyHeap::Collective& made = heap.collectives.emplace_back();
       made.id = instr.id;
-      made.shape = cuda::low_latency_shape(call, plan.ranks(), sms);
+      made.shape = receiving.count(instr.id) != 0
+                       ? cuda::receiving_shape(call, plan.ranks(), sms)
+                       : cuda::low_latency_shape(call, plan.ranks(), sms);
+      const Buffer& from = plan.buffers[plan.reads(instr).front().buffer];
+      made.row_vectors = static_cast<uint64_t>(from.cols * num_bytes(from.dtype)) / kVectorBytes;
       made.most = static_cast<uint64_t>(call.part * num_bytes(call.dtype)) / kVectorBytes;
       heap.num_bytes +=
           (made.shape.slot_vectors + LowLatencyHeap::kGreetings * ranks) * kVectorBytes +

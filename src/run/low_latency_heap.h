@@ -16,7 +16,8 @@ struct LowLatencyHeap {
 
   struct Collective {
     int32_t id = 0;
-    uint64_t most = 0;  // vectors of a rank's part
+    uint64_t most = 0;         // vectors of a rank's part
+    uint64_t row_vectors = 0;  // of a row of what is moved
     cuda::LowLatencyShape shape;
   };
   std::vector<Collective> collectives;  // those that have anything to move

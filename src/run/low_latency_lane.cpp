@@ -44,6 +44,7 @@ LowLatencyLane::LowLatencyLane(const Plan& plan, fabric::Fabric& fabric, KernelS
     Collective& made = collectives_[one.id];
     made.shape = one.shape;
     made.most = one.most;
+    made.row_vectors = one.row_vectors;
   }
   group_ =
       std::make_unique<fabric::LangGroup>(fabric, heap.num_bytes, heap.most_blocks, timeout_ns);
@@ -77,8 +78,29 @@ void LowLatencyLane::clear_states() {
   }
 }
 
+device::RowTargets LowLatencyLane::targets(int32_t id, int rank, const LowLatencyCall& call) const {
+  STRETTO_ASSERT(call.rows_at == 0, "a product sends as many rows as the host says");
+  const Collective& made = collectives_.at(id);
+  const device::GpuWorld& world = group_->world(rank);
+  const uint64_t part_bytes = made.most * kVectorBytes;
+  const auto* const own = group_->at<char>(rank, made.slots);
+  const auto offset = static_cast<uint64_t>(own - world.heaps[rank]);
+  device::RowTargets targets{};
+  for (int to = 0; to < world.num_ranks; ++to) {
+    targets.slots[to] = reinterpret_cast<uint64_t>(world.heaps[to]) + offset +
+                        static_cast<uint64_t>(rank) * part_bytes;
+  }
+  targets.parity_bytes = static_cast<uint64_t>(world.num_ranks) * part_bytes;
+  targets.state = made.state[static_cast<size_t>(rank - fabric_.first_rank())].as<device::uint64>();
+  const bool has_owners = call.kind == CollectiveKind::reduce_scatter;
+  targets.part_rows =
+      has_owners ? static_cast<uint32_t>(vectors(call, call.part) / made.row_vectors) : 0;
+  targets.row_vectors = static_cast<uint32_t>(made.row_vectors);
+  return targets;
+}
+
 void LowLatencyLane::launch(int32_t id, int rank, const cuda::Stream& stream,
-                            const LowLatencyCall& call) {
+                            const LowLatencyCall& call, bool starts_early) {
   if (call.count == 0) return;
   const Collective& made = collectives_.at(id);
   const auto local = static_cast<size_t>(rank - fabric_.first_rank());
@@ -91,7 +113,7 @@ void LowLatencyLane::launch(int32_t id, int rank, const cuda::Stream& stream,
   const auto launch_with = [&](const auto& args) {
     const device::LaunchParameters<std::decay_t<decltype(args)>> parameters{world, args};
     kernel.launch_parameters(stream, made.shape.blocks, made.shape.threads, world.max_blocks,
-                             &parameters);
+                             &parameters, starts_early);
   };
   const auto* const from = pointer<const Vec16>(call.from);
   auto* const to = pointer<Vec16>(call.to);

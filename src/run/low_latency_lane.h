@@ -7,6 +7,7 @@
 
 #include "fabric/lang_group.h"
 #include "run/kernel_store.h"
+#include "stretto/device/few_rows_task.h"
 #include "tables/low_latency.h"
 
 namespace stretto::runtime {
@@ -19,8 +20,13 @@ class LowLatencyLane {
                  uint64_t timeout_ns);
 
   // One rank's part of the collective with this id of the plan, on its GPU, which is current. Calls
-  // with other rows, told in whichever way, may follow each other.
-  void launch(int32_t id, int rank, const cuda::Stream& stream, const cuda::LowLatencyCall& call);
+  // with other rows, told in whichever way, may follow each other. One that only receives begins
+  // while the kernel before it runs, where it `starts_early`: that must be what sends.
+  void launch(int32_t id, int rank, const cuda::Stream& stream, const cuda::LowLatencyCall& call,
+              bool starts_early = true);
+  // Where a rank's product sends its rows, right before the launch of a collective that receives
+  // them; not of a call whose rows stand in memory.
+  device::RowTargets targets(int32_t id, int rank, const cuda::LowLatencyCall& call) const;
 
   // Whether a wait has failed, on whatever rank; and what went wrong on this process's ranks.
   bool is_aborted() const { return group_->is_aborted(); }
@@ -34,6 +40,7 @@ class LowLatencyLane {
   struct Collective {
     cuda::LowLatencyShape shape;
     uint64_t most = 0;                      // vectors of a rank's part
+    uint64_t row_vectors = 0;               // of a row of what is moved
     size_t slots = 0, greetings = 0;        // in the heap
     std::vector<cuda::DeviceMemory> state;  // by local rank
     std::vector<const cuda::LangKernel*> kernels;

@@ -37,8 +37,9 @@ RankStreams::RankStreams(const Setup& setup)
   if (counts_.empty()) shown_at_ = reinterpret_cast<cuda::DevicePtr>(counts_.add(1));
   kernels_overlap_ =
       streams_.size() == 1 && setup.device.ranks() == 1 && setup.device.can_overlap();
-  const bool begins_with_tiles = !ops_.empty() && ops_[0].kind == StreamOp::gemm &&
-                                 !setup.program.needs[ops_[0].index].library;
+  const bool begins_with_tiles =
+      !ops_.empty() && ops_[0].kind == StreamOp::gemm &&
+      (!setup.program.needs[ops_[0].index].library || setup.program.needs[ops_[0].index].few_rows);
   overlaps_ = kernels_overlap_ && begins_with_tiles && !advance_ && !alternates_;
   if (takes_graphs()) {
     call_graphs_ = std::make_unique<CallGraphs>(kMostGraphs, *setup.call_graphs);
@@ -166,6 +167,10 @@ bool RankStreams::starts_early(const Op& op) const {
 void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallRows& rows) {
   switch (op.kind) {
     case StreamOp::gemm: {
+      if (setup_.program.needs[op.index].few_rows) {
+        send_product(op, stream, set, rows);
+        break;
+      }
       const uint32_t number = setup_.program.number_of_kind(op.index);
       if (setup_.program.needs[op.index].library) {
         multiply(number, stream, set, rows, starts_early(op));
@@ -229,7 +234,7 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
       }
       break;
     case StreamOp::collective:
-      make_collective(op.index, stream, set, rows);
+      make_collective(op, stream, set, rows);
       break;
     case StreamOp::record:
       events_[op.index]->record(stream);
@@ -240,15 +245,21 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
   }
 }
 
-void RankStreams::make_collective(uint32_t index, const Stream& stream, int set,
+void RankStreams::make_collective(const Op& op, const Stream& stream, int set,
                                   const CallRows& rows) const {
   if (setup_.low_latency == nullptr) {
-    std::vector<cuda::NcclCall> calls = collectives_[index][static_cast<size_t>(set)];
+    std::vector<cuda::NcclCall> calls = collectives_[op.index][static_cast<size_t>(set)];
     for (cuda::NcclCall& call : calls) call = cuda::at_call(call, call_.places);
     make_calls(*setup_.communicators, setup_.rank, stream, calls);
     return;
   }
-  const LowLatencyOp& made = low_latency_[index];
+  const LowLatencyOp& made = low_latency_[op.index];
+  const cuda::LowLatencyCall call = call_of(made, set, rows);
+  setup_.low_latency->launch(made.id, setup_.rank, stream, call, receives_early(op, set, call));
+}
+
+cuda::LowLatencyCall RankStreams::call_of(const LowLatencyOp& made, int set,
+                                          const CallRows& rows) const {
   cuda::LowLatencyCall call = made.by_set[static_cast<size_t>(set)];
   const int64_t all = setup_.plan.op.rows();
   if (rows.at != 0) {
@@ -257,12 +268,14 @@ void RankStreams::make_collective(uint32_t index, const Stream& stream, int set,
   } else if (rows.rows != 0) {
     call = cuda::with_rows(call, run_rows(setup_.plan.op, rows.rows), all);
   }
-  setup_.low_latency->launch(made.id, setup_.rank, stream, cuda::at_call(call, call_.places));
+  return cuda::at_call(call, call_.places);
 }
 
 void RankStreams::enqueue_collectives(const Stream& stream) {
   call_ = {places_before_calls(), 0};
-  for (uint32_t i = 0; i < collectives_.size(); ++i) make_collective(i, stream, 0, {});
+  for (uint32_t i = 0; i < collectives_.size(); ++i) {
+    make_collective({StreamOp::collective, 0, i}, stream, 0, {});
+  }
 }
 
 }  // namespace stretto::runtime

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -158,11 +159,23 @@ class RankStreams {
     // another.
     std::vector<MatrixProduct> by_weight = {};
   };
+  // Of few rows, whose kernel sends what it has multiplied to a collective, or stores it.
+  struct FewRowsProduct {
+    const cuda::FewRowsKernel* kernel = nullptr;
+    std::vector<std::array<cuda::Matrix, 3>> by_set = {};  // A, B and C
+    bool are_weights_given = false;                        // no kernel of the plan writes them
+    std::optional<uint32_t> receiver = {};                 // of low_latency_
+  };
   struct SharedMatmul {
     std::array<cuda::Matrix, 3> shape;  // their addresses are what these are multiples of
     int sms;                            // that it may have, 0: all
     int algorithm;                      // that is asked for
     cuda::LibraryMatmul matmul;
+  };
+
+  struct LowLatencyOp {
+    int32_t id;
+    std::vector<cuda::LowLatencyCall> by_set;
   };
 
   // A call while it is enqueued: where its tensors lie, and what kernels read of them.
@@ -185,8 +198,13 @@ class RankStreams {
   cuda::CallPlaces places_before_calls();
   device::GemmParams at_call(device::GemmParams params, size_t kernel) const;
   device::MoverParams at_call(device::MoverParams params, size_t kernel) const;
+  cuda::LowLatencyCall call_of(const LowLatencyOp& made, int set, const CallRows& rows) const;
   size_t matmul_at_call(const MatrixProduct& product, const cuda::LibraryMatmul::Places& places);
   void add_products();
+  void add_few_rows(uint32_t kernel);
+  void send_product(const Op& op, const cuda::Stream& stream, int set, const CallRows& rows) const;
+  // Of an op that receives: its product is the op before it, and does not read where it writes.
+  bool receives_early(const Op& op, int set, const cuda::LowLatencyCall& call) const;
   void require_clusters() const;
   int sms_for_library() const;    // that a product may have, 0: all
   int sms_beside_movers() const;  // the same
@@ -215,7 +233,7 @@ class RankStreams {
   void multiply(uint32_t kernel, const cuda::Stream& stream, int set, const CallRows& rows,
                 bool starts_early);
   void multiply(const MatrixProduct& product, const cuda::Stream& stream, const CallRows& rows);
-  void make_collective(uint32_t index, const cuda::Stream& stream, int set,
+  void make_collective(const Op& op, const cuda::Stream& stream, int set,
                        const CallRows& rows) const;
   void issue(const Op& op, const cuda::Stream& stream, int set, const CallRows& rows);
   // Whether a kernel of tiles is none of cuBLAS.
@@ -250,6 +268,7 @@ class RankStreams {
   cuda::MatmulLibrary* library_ = nullptr;    // where it multiplies
   std::vector<SharedMatmul> matmuls_;
   std::vector<std::vector<std::vector<MatrixProduct>>> products_;  // [kernel of a library's][set]
+  std::map<uint32_t, FewRowsProduct> few_rows_;                    // by GEMM kernel
   ExpertLaunches experts_;                             // by the same number; of each kernel either
   cuda::DeviceMemory workspace_, spare_rows_;          // of the library's products
   std::vector<cuda::DeviceMemory> former_workspaces_;  // runs may still use them
@@ -263,10 +282,6 @@ class RankStreams {
   std::vector<device::StreamNotifyParams> notifies_;
   std::vector<std::vector<std::vector<cuda::Transfer>>> copies_;       // [copy][set]
   std::vector<std::vector<std::vector<cuda::NcclCall>>> collectives_;  // [collective][set]
-  struct LowLatencyOp {
-    int32_t id;
-    std::vector<cuda::LowLatencyCall> by_set;
-  };
   std::vector<LowLatencyOp> low_latency_;  // where these make them: then there are no collectives_
   cuda::DeviceMemory bad_ids_;             // one number, where rows choose experts
   Call call_;

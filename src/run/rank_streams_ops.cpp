@@ -150,6 +150,11 @@ void RankStreams::add_collective(uint32_t stream, const Step& step) {
   if (setup_.low_latency != nullptr) {
     ops_.push_back({StreamOp::collective, stream, static_cast<uint32_t>(low_latency_.size())});
     LowLatencyOp& made = low_latency_.emplace_back();
+    for (auto& [kernel, product] : few_rows_) {
+      if (setup_.program.sent[kernel] == step) {
+        product.receiver = static_cast<uint32_t>(low_latency_.size() - 1);
+      }
+    }
     made.id = step.instr(setup_.plan).id;
     for (int set = 0; set < sets_; ++set) {
       made.by_set.push_back(
@@ -180,7 +185,9 @@ void RankStreams::add_ends_of_run() {
   }
   // A run without any kernel has one all the same, so that the host sees runs go by; but not where
   // it would take its time behind a library's kernels.
-  if (counters.empty() && copied.empty() && (!counts_.empty() || library_)) return;
+  if (counters.empty() && copied.empty() && (!counts_.empty() || library_ || !few_rows_.empty())) {
+    return;
+  }
   advance_ = {space_of({}),
               entries_.emplace_back(cuda::upload(counters)).as<device::RelativeCounter>(),
               entries_.emplace_back(cuda::upload(copied)).as<device::CopiedWord>(),

@@ -88,11 +88,12 @@ void RankStreams::add_products() {
     const int sms = is_alone ? sms_for_library() : sms_beside_movers();
     auto& by_set = products_.emplace_back(static_cast<size_t>(sets_));
     const cuda::GemmNeeds& needs = setup_.program.needs[k];
+    if (needs.few_rows) add_few_rows(static_cast<uint32_t>(k));
     experts_.add(cuda::is_by_experts(needs)
                      ? cuda::expert_products_of(setup_.plan, *setup_.program.sums, kernel)
                      : std::vector<cuda::ExpertProduct>(),
                  needs, sms);
-    if (cuda::is_by_experts(needs)) continue;
+    if (cuda::is_by_experts(needs) || needs.few_rows) continue;
     library_ = &setup_.kernels.library(setup_.device, setup_.most_proposals);
     const std::vector<cuda::Product> found = cuda::products_of(setup_.plan, kernel);
     if (setup_.serves && (found.size() != 1 || found.front().c.rows() != setup_.plan.op.rows())) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "gpu/few_rows_kernel.h"
 #include "gpu/gemm_kernel.h"
 #include "gpu/grouped_kernel.h"
 #include "gpu/sync_kernels.h"
@@ -29,6 +30,10 @@ class KernelList {
   void add_experts(const device::GroupedConfig& config) {
     add(
         "experts " + describe(config), [&] { return grouped_source(config); }, true);
+  }
+  void add_few_rows(const device::FewRowsConfig& config) {
+    add(
+        "few rows " + describe(config), [&] { return few_rows_source(config); }, true);
   }
   void add_low_latency(const LowLatencyShape& shape) {
     add(
@@ -103,6 +108,8 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
     for (size_t k = 0; k < program.gemms.size(); ++k) {
       const GemmNeeds& needs = program.needs[k];
       if (!needs.library) set.add_gemm(config_for(plan, needs, serves));
+      if (needs.few_rows)
+        set.add_few_rows(few_rows_config(plan, products_of(plan, program.gemms[k]).front()));
       if (!is_by_experts(needs)) continue;
       for (const ExpertProduct& one : expert_products_of(plan, *program.sums, program.gemms[k])) {
         set.add_experts(config_for(plan, needs, one));
@@ -119,12 +126,16 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
   if (passes) set.add_pass(plan.has_tables());
   if (serves && multiplies_into_result(plan)) set.add_copy_of_rows();
   if (plan.low_latency_collectives) {
+    const std::set<int32_t> receiving = receiving_collectives(plan);
     for (const Lane& lane : plan.lanes) {
       if (lane.kind != LaneKind::nccl || lane.rank != 0) continue;
       for (const Instr& instr : lane.instrs) {
         if (instr.op != Opcode::collective) continue;
         const LowLatencyCall call = low_latency_sizes(plan, instr);
-        if (call.count > 0) set.add_low_latency(low_latency_shape(call, plan.ranks(), 1));
+        if (call.count == 0) continue;
+        set.add_low_latency(receiving.count(instr.id) != 0
+                                ? receiving_shape(call, plan.ranks(), 1)
+                                : low_latency_shape(call, plan.ranks(), 1));
       }
     }
   }

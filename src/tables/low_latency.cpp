@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "gpu/few_rows_kernel.h"
+#include "launch/rank_program.h"
 #include "schedule/low_latency.h"
 #include "stretto/device/lang/kernels/all_reduce_norm_args.h"
 #include "stretto/error.h"
@@ -168,6 +171,17 @@ std::string why_no_low_latency(const Plan& plan, bool serves) {
   return "";
 }
 
+std::set<int32_t> receiving_collectives(const Plan& plan) {
+  std::set<int32_t> ids;
+  if (!plan.any_few_rows()) return ids;
+  for (const RankProgram& program : programs_of(plan)) {
+    for (const std::optional<Step>& step : program.sent) {
+      if (step) ids.insert(step->instr(plan).id);
+    }
+  }
+  return ids;
+}
+
 LowLatencyCall low_latency_sizes(const Plan& plan, const Instr& instr) {
   return sizes_of(plan, CollectiveParts(plan, instr, 0));
 }
@@ -224,19 +238,27 @@ LowLatencyCall with_rows_at(LowLatencyCall call, DevicePtr rows_at, const device
   return call;
 }
 
+device::FewRowsConfig few_rows_config(const Plan& plan, const Product& product) {
+  const FewRowsShape shape{product.c.rows(), product.c.cols(), product.a.cols(),
+                           plan.buffers[product.a.buffer].dtype};
+  return fitted(shape, plan.sms);
+}
+
 LangKernelName copy_rows_kernel() {
   return {"kernels/copy_rows.h", "copy_rows<GpuBlock>", "CopyRowsArgs<GpuBlock>"};
 }
 
-LowLatencyShape low_latency_shape(const LowLatencyCall& call, int ranks, int sms) {
+namespace {
+
+LowLatencyShape shape_of(const LowLatencyCall& call, int ranks, int sms, bool one_shot,
+                         const char* sent_by) {
   const auto num = static_cast<size_t>(ranks);
   const auto part = static_cast<size_t>(vectors(call, call.part));
-  const bool one_shot = is_one_shot(call, ranks);
   const char* const format = call.dtype == DType::bf16 ? "Bf16x8" : "Fp16x8";
   const int in_flight = ranks <= 4 ? 4 : 8;
   const auto name = [&](const char* header, const char* kernel, const char* args) {
     return LangKernelName{fmt::format("kernels/{}.h", header),
-                          fmt::format("{}<{}, GpuBlock, {}>", kernel, format, in_flight),
+                          fmt::format("{}<{}, GpuBlock, {}{}>", kernel, format, in_flight, sent_by),
                           fmt::format("{}<GpuBlock>", args)};
   };
   LowLatencyShape shape;
@@ -257,8 +279,8 @@ LowLatencyShape low_latency_shape(const LowLatencyCall& call, int ranks, int sms
       shape.threads = threads_of_norm(vectors(call, call.row_elements));
       const int loads = device::norm_in_flight(ranks, shape.threads, true);
       shape.kernel = {"kernels/all_reduce_norm.h",
-                      fmt::format("all_reduce_norm_{}<GpuBlock, {}>",
-                                  one_shot ? "one_shot" : "two_shot", loads),
+                      fmt::format("all_reduce_norm_{}<GpuBlock, {}{}>",
+                                  one_shot ? "one_shot" : "two_shot", loads, sent_by),
                       "AllReduceNormArgs<GpuBlock>"};
       break;
     }
@@ -270,6 +292,19 @@ LowLatencyShape low_latency_shape(const LowLatencyCall& call, int ranks, int sms
   const auto row = static_cast<size_t>(std::max<int64_t>(1, vectors(call, call.row_elements)));
   const size_t slices = (part / row + num - 1) / num * row;
   shape.slot_vectors = one_shot ? 2 * num * part : 4 * num * slices;
+  return shape;
+}
+
+}  // namespace
+
+LowLatencyShape low_latency_shape(const LowLatencyCall& call, int ranks, int sms) {
+  return shape_of(call, ranks, sms, is_one_shot(call, ranks), "");
+}
+
+LowLatencyShape receiving_shape(const LowLatencyCall& call, int ranks, int sms) {
+  STRETTO_ASSERT(call.kind != CollectiveKind::all_gather, "what is sent is added up");
+  LowLatencyShape shape = shape_of(call, ranks, sms, true, ", SentBy::kBefore");
+  shape.kernel.waits_itself = true;
   return shape;
 }
 

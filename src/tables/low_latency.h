@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <string>
 
 #include "lang/lang_kernel.h"
 #include "launch/buffer_places.h"
+#include "launch/library_products.h"
+#include "stretto/device/few_rows_task.h"
 #include "stretto/device/run_rows.h"
 
 namespace stretto::cuda {
@@ -29,6 +32,9 @@ struct LowLatencyCall {
 
   bool operator==(const LowLatencyCall&) const = default;
 };
+
+// Ids of the collectives that only receive what a product of few rows sends.
+std::set<int32_t> receiving_collectives(const Plan& plan);
 
 // The kind and sizes of the collective of which `instr` is a part, the same on all ranks.
 LowLatencyCall low_latency_sizes(const Plan& plan, const Instr& instr);
@@ -59,10 +65,16 @@ struct LowLatencyShape {
   size_t slot_vectors = 0;  // symmetric, of 16 bytes
 };
 
+// The kernel of a product of few rows (few_rows_kernel.h).
+device::FewRowsConfig few_rows_config(const Plan& plan, const Product& product);
+
 // Copies rows whose number stands in memory (copy_rows.h); at most kLowLatencyThreads a block.
 LangKernelName copy_rows_kernel();
 
 // `sms`: those that the rank has.
 LowLatencyShape low_latency_shape(const LowLatencyCall& call, int ranks, int sms);
+// The same of a call whose rows the kernel before it on the stream sends (few_rows_task.h): a sum
+// in one hop, however many they are.
+LowLatencyShape receiving_shape(const LowLatencyCall& call, int ranks, int sms);
 
 }  // namespace stretto::cuda

@@ -151,6 +151,32 @@ class PartsGpuTest : public LangGpuTest {
     }
   }
 
+  void expect_received(int ranks) {
+    SCOPED_TRACE(fmt::format("{} ranks", ranks));
+    start_with(ranks, Bf16x8::kPoison, false);
+    const Kernels sends = compile(
+        {"kernels/send_rows.h", "send_rows<Bf16x8, GpuBlock>", "SendRowsArgs<GpuBlock>", "", true});
+    const Kernels receives =
+        compile({"kernels/gather_scatter.h",
+                 "reduce_scatter_one_shot<Bf16x8, GpuBlock, 4, SentBy::kBefore>",
+                 "PartsArgs<GpuBlock>", "", true});
+    upload_inputs<Bf16x8>();
+    const uint64 parity = uint64(ranks) * kMostVectors;
+    for (size_t call = 0; call < calls_.size(); ++call) {
+      for (int r = 0; r < ranks_; ++r) {
+        const PartsArgs<GpuBlock> own = args(r, call);
+        launch(sends, r,
+               SendRowsArgs<GpuBlock>{own.input, own.num_vectors, 1, own.part_vectors,
+                                      own.slots + uint64(r) * kMostVectors, parity, own.state});
+        launch(receives, r, own);
+      }
+    }
+    ASSERT_EQ(error_of_run(), "");
+    for (size_t call = 0; call < calls_.size() && !HasFatalFailure(); ++call) {
+      for (int r = 0; r < ranks_; ++r) expect_sums<Bf16x8>(call, r);
+    }
+  }
+
   bool gathers_ = true;
   std::vector<Parts> calls_;
   size_t inputs_ = 0, outputs_ = 0, slots_ = 0, greetings_ = 0, state_ = 0;
@@ -161,6 +187,22 @@ TEST_F(PartsGpuTest, GathersBitsOfFp32) { expect_right<Fp32x4>("Fp32x4", true); 
 TEST_F(PartsGpuTest, ScattersSumsOfBf16) { expect_right<Bf16x8>("Bf16x8", false); }
 TEST_F(PartsGpuTest, ScattersSumsOfFp16) { expect_right<Fp16x8>("Fp16x8", false); }
 TEST_F(PartsGpuTest, ScattersSumsOfFp32) { expect_right<Fp32x4>("Fp32x4", false); }
+
+// In two kernels a call; where a rank has its GPU to itself the second one starts early.
+TEST_F(PartsGpuTest, ReceivesWhatTheKernelBeforeSends) {
+  const int most = ranks_;
+  for (int ranks = 1; ranks <= most && !HasFatalFailure(); ++ranks) expect_received(ranks);
+}
+
+class PartsOnOneGpuTest : public PartsGpuTest {
+ protected:
+  void SetUp() override {
+    STRETTO_NEED_PLACES(1);
+    if (!cuda::why_no_compiler().empty()) STRETTO_SKIP(cuda::why_no_compiler());
+  }
+};
+
+TEST_F(PartsOnOneGpuTest, ReceivesWhatItSendsItself) { expect_received(1); }
 
 TEST_F(PartsGpuTest, RanksThatCallOtherwiseAreNamedAndTheGroupGoesOn) {
   start_with(ranks_, Bf16x8::kPoison, true);

@@ -56,6 +56,11 @@ std::vector<OperatorCase> cases() {
     // cuBLAS multiplies, movers norm.
     add("gemm-ar-norm m=1003 n=512 k=512", "bf16", "library");
     add("gemm-rs-norm-ag m=203 n=512 k=512", "fp16", "low-latency");
+    // Products that send what they multiply, and collectives that only receive, norms too.
+    add("gemm-ar-norm m=64 n=512 k=512", "bf16", "few-rows");
+    add("gemm-ar-norm m=7 n=8192 k=1024", "bf16", "few-rows");
+    add("mlp m=22 h=512 f=1408", "bf16", "few-rows");
+    add("layer m=100 h=512 f=1408 heads=8 kv-heads=4 head-dim=64", "bf16", "few-rows");
     // Activations of sums over ranges of K, from memory and from registers.
     add("mlp-gelu m=200 h=2048 f=1024", "bf16", "sequential,tile=128x128,split-k=2");
     // A gate's product in ranges of K, the other one beside it.

@@ -30,6 +30,10 @@ TEST_P(ReplaysOnGpus, OfAThousandAreRight) {
       if (why_not_here(op, preset).empty()) plans.push_back(plan_here(op, preset));
     }
   }
+  for (const char* kind : {"gemm-rs", "gemm-ar"}) {
+    const std::string op = fmt::format("{} m=64 n=1024 k=1024 ranks={} dtype=bf16", kind, ranks_);
+    plans.push_back(plan_here(op, "few-rows"));
+  }
   guard_.at("compile");
   compile_plans(plans);
   for (const Plan& plan : plans) {

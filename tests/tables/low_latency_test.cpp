@@ -17,6 +17,7 @@
 namespace stretto::cuda {
 namespace {
 
+using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -177,6 +178,43 @@ TEST(LowLatency, TakesTwoHopsForLargeSumsOnly) {
   EXPECT_THAT(kernel(CollectiveKind::all_reduce, 1 << 23, 2), HasSubstr("all_reduce_two_shot"));
   EXPECT_THAT(kernel(CollectiveKind::all_reduce, 1 << 19, 8), HasSubstr("all_reduce_two_shot"));
   EXPECT_THAT(kernel(CollectiveKind::all_gather, 1 << 26, 8), HasSubstr("all_gather_one_shot"));
+}
+
+// What a product sends is added up in one hop, by the grid that its sort of call has.
+TEST(LowLatency, ReceivesInOneHop) {
+  const LowLatencyCall large{CollectiveKind::all_reduce, DType::bf16, 0, 0, 1 << 19, 1 << 19};
+  const LowLatencyShape shape = receiving_shape(large, 8, 132);
+  EXPECT_EQ(shape.kernel.kernel, "all_reduce_one_shot<Bf16x8, GpuBlock, 8, SentBy::kBefore>");
+  EXPECT_TRUE(shape.kernel.waits_itself);
+  EXPECT_EQ(shape.slot_vectors, 2u * 8 * (1 << 16));
+  LowLatencyCall norm = large;
+  norm.kind = CollectiveKind::all_reduce_norm;
+  norm.row_elements = 8192;
+  EXPECT_EQ(receiving_shape(norm, 2, 132).kernel.kernel,
+            "all_reduce_norm_one_shot<GpuBlock, 4, SentBy::kBefore>");
+  EXPECT_EQ(receiving_shape(norm, 2, 132).threads, low_latency_shape(norm, 2, 132).threads);
+  LowLatencyCall parts = large;
+  parts.kind = CollectiveKind::reduce_scatter;
+  EXPECT_EQ(receiving_shape(parts, 2, 132).kernel.kernel,
+            "reduce_scatter_one_shot<Bf16x8, GpuBlock, 4, SentBy::kBefore>");
+  EXPECT_FALSE(low_latency_shape(parts, 2, 132).kernel.waits_itself);
+}
+
+// Only those behind products that send.
+TEST(LowLatency, KnowsTheCollectivesThatReceive) {
+  const Plan plan = plan_for("gemm-rs m=64 n=64 k=960 ranks=2 dtype=bf16", "few-rows");
+  EXPECT_EQ(receiving_collectives(plan), std::set<int32_t>{collective_of(plan).id});
+  EXPECT_TRUE(
+      receiving_collectives(plan_for("gemm-rs m=64 n=64 k=960 ranks=2 dtype=bf16")).empty());
+}
+
+TEST(LowLatency, CompilesAheadWhatSendsAndWhatReceives) {
+  std::vector<std::string> names;
+  const Plan plan = plan_for("gemm-ar m=40 n=64 k=960 ranks=2 dtype=bf16", "few-rows");
+  for (const KernelEntry& kernel : kernels_of(plan, "sm_90a")) names.push_back(kernel.name);
+  EXPECT_THAT(names, Contains(HasSubstr("few rows ")));
+  EXPECT_THAT(names, Contains("collective all_reduce_one_shot<Bf16x8, GpuBlock, 4, "
+                              "SentBy::kBefore>"));
 }
 
 TEST(LowLatency, RefusesPlansThatItsKernelsCannotMake) {
