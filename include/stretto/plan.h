@@ -242,11 +242,11 @@ struct Plan {
   // only the simulation cares.
   bool library_gemms = false;
   int library_algorithm = 0;  // with library_gemms: which of those that it proposes for a shape
-  // With library_gemms: it is no library, but a kernel of few rows that multiplies them, and sends
-  // what it has multiplied to where the collective behind it awaits it. What tasks read and write,
-  // and in which order, is the same: the collective's kernel waits for the data itself, so it may
-  // be there before the product has ended, but takes nothing that was not multiplied. So only what
-  // runs plans and the simulation care.
+  // With library_gemms: it is no library, but a kernel of few rows that multiplies them. Where only
+  // a collective takes what it has multiplied, it sends it to where that awaits it. What tasks read
+  // and write, and in which order, is the same: the collective's kernel waits for the data itself,
+  // so it may be there before the product has ended, but takes nothing that was not multiplied. So
+  // only what runs plans and the simulation care.
   bool few_rows_gemms = false;
   // Without library_gemms: it multiplies these, and the GEMM kernel the others. Ascending.
   std::vector<LibraryKernel> library_kernels;

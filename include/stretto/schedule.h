@@ -74,8 +74,8 @@ namespace stretto {
     "cuBLAS, for all that a kernel's tasks make up; of experts, a kernel that deals out its " \
     "tiles")                                                                                  \
   X(few_rows, "few-rows",                                                                     \
-    "a kernel of ours for few rows of dense products, whose blocks send what they have "      \
-    "multiplied straight to where a collective awaits it")
+    "a kernel of ours for few rows of dense products, whose blocks send terms of a sum "      \
+    "straight to where a collective awaits them")
 
 #define STRETTO_COLLECTIVES_BY(X)   \
   X(nccl, "nccl", "NCCL's kernels") \
@@ -168,9 +168,8 @@ inline constexpr int kMostClustered = 2;
 // says how many, are multiples of so many bytes.
 inline constexpr int kMostLowLatencyRanks = 64, kLowLatencyBytes = 16;
 
-// gemm=few-rows: the kernel multiplies at most so many rows, and columns and K in pieces of so many
-// bytes.
-inline constexpr int kMostFewRows = 256, kFewRowsBytes = 16;
+// gemm=few-rows: its kernel (device/few_rows_task.h) has columns and K in pieces of so many bytes.
+inline constexpr int kFewRowsBytes = 16;
 
 // gemm=library: cuBLAS is asked to propose so many algorithms, its own choice first.
 inline constexpr int kMostAlgorithms = 8;

@@ -42,7 +42,7 @@ struct GemmNeeds {
   // A library multiplies, by this algorithm: tiles ask nothing. Where rows choose their matrices it
   // is the kernel of experts (expert_products.h).
   std::optional<int> library;
-  // It is no library, but the kernel of few rows, which sends what it has multiplied.
+  // It is no library, but the kernel of few rows.
   bool few_rows = false;
   int rows = 0, columns = 0;    // of the largest, of one product; 0: there is none
   bool parts = false;           // some tile is stored from a row on that begins none of its chunks

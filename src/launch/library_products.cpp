@@ -166,7 +166,7 @@ std::string add_stretch(const Plan& plan, uint32_t index, bool by_library, uint3
 }
 
 std::string why_no_products_of_rank(const Plan& plan, const TileSums& sums,
-                                    const SentProducts& sent, const std::vector<uint32_t>& lanes) {
+                                    const std::vector<uint32_t>& lanes) {
   std::vector<uint32_t> at(lanes.size(), 0);
   bool more = !lanes.empty();
   for (size_t number = 0; more; ++number) {
@@ -190,7 +190,7 @@ std::string why_no_products_of_rank(const Plan& plan, const TileSums& sums,
     std::string why = experts.empty() ? why_not_at_once(joined(products))
                                       : why_no_expert_products(plan, sums, experts);
     if (why.empty() && !products.empty() && plan.few_rows_at(number)) {
-      why = sent.why_not(joined(std::move(products)));
+      why = why_no_few_rows(plan, joined(std::move(products)));
     }
     if (!why.empty()) return why;
   }
@@ -275,7 +275,6 @@ std::vector<int> algorithms_by_product(const Plan& plan, const std::vector<RankP
 }
 
 std::string why_no_products(const Plan& plan, const TileSums& sums) {
-  const SentProducts sent(plan);
   std::string why;
   for (size_t next = 0; next < plan.lanes.size() && why.empty();) {
     std::vector<uint32_t> lanes;
@@ -283,7 +282,7 @@ std::string why_no_products(const Plan& plan, const TileSums& sums) {
     for (; next < plan.lanes.size() && plan.lanes[next].rank == rank; ++next) {
       if (plan.lanes[next].kind == LaneKind::compute) lanes.push_back(static_cast<uint32_t>(next));
     }
-    why = why_no_products_of_rank(plan, sums, sent, lanes);
+    why = why_no_products_of_rank(plan, sums, lanes);
   }
   if (why.empty()) return "";
   return fmt::format("of gemms that a library{} multiplies: {}",

@@ -250,7 +250,7 @@ std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const Til
     for (StepStream& stream : host_lanes) program.streams.push_back(std::move(stream));
   }
   join_movers(plan, programs);
-  find_receivers(plan, programs);
+  find_receivers(plan, *sums, programs);
   put_events(plan, programs);
   order_steps(plan, programs);
   return programs;

@@ -19,8 +19,8 @@
 //
 // Where a library multiplies, what is called a GEMM kernel here is its products
 // (library_products.h): nothing but gemms, and waits and notifies are steps around it. So it is
-// with the kernel of few rows, which sends what it has multiplied to the collective behind it: that
-// stands in the same stream, and its kernel only receives.
+// with the kernel of few rows; what it sends to the collective behind it, that one's kernel only
+// receives, right behind it in the same stream.
 #pragma once
 
 #include <algorithm>
@@ -80,7 +80,7 @@ struct RankProgram {
   }
   uint32_t num_events = 0;
   std::vector<GemmNeeds> needs;  // of each of `gemms`
-  // Of each of `gemms` that is of few rows: the step of the collective that receives what it sends
+  // Of each of `gemms` that is of few rows and sent: the step of the collective that receives it
   // (sent_products.h).
   std::vector<std::optional<Step>> sent;
   bool receives(const Step& step) const {

@@ -21,16 +21,6 @@ std::span<const Region> terms_of(const Plan& plan, const Instr& collective) {
   return collective.collective == CollectiveKind::all_reduce_norm ? reads.first(1) : reads;
 }
 
-std::string why_no_size(const Plan& plan, const Product& one) {
-  if (plan.buffers[one.c.buffer].dtype != plan.op.dtype) {
-    return "they are stored in the type in which they are multiplied";
-  }
-  if (one.c.rows() > kMostFewRows) {
-    return fmt::format("they have at most {} rows, not {}", kMostFewRows, one.c.rows());
-  }
-  return why_no_few_rows({one.c.rows(), one.c.cols(), one.a.cols(), plan.op.dtype});
-}
-
 }  // namespace
 
 SentProducts::SentProducts(const Plan& plan) : plan_(plan) {
@@ -52,12 +42,7 @@ const std::vector<InstrRef>& SentProducts::readers_of(const Region& stored) cons
   return found == readers_.end() ? kNone : found->second;
 }
 
-std::string SentProducts::why_not(const std::vector<Product>& products) const {
-  if (products.size() != 1) {
-    return fmt::format("those of a kernel are one product, not {}", products.size());
-  }
-  const Product& one = products.front();
-  if (std::string why = why_no_size(plan_, one); !why.empty()) return why;
+std::string SentProducts::why_not(const Product& one) const {
   const std::string& name = plan_.buffers[one.c.buffer].name;
   const std::vector<InstrRef>& readers = readers_of(one.c);
   if (readers.size() != 1 || plan_.buffers[one.c.buffer].role == BufferRole::output) {
@@ -74,6 +59,7 @@ std::string SentProducts::why_not(const std::vector<Product>& products) const {
   }
   int64_t taken = 0;
   for (const Region& term : terms_of(plan_, reader)) {
+    if (term.empty()) continue;  // of an owner without rows
     const bool is_part = term.buffer == one.c.buffer && term.rank == one.c.rank &&
                          term.row0 >= one.c.row0 && term.row1 <= one.c.row1 &&
                          term.col0 == one.c.col0 && term.col1 == one.c.col1;
@@ -90,19 +76,46 @@ std::string SentProducts::why_not(const std::vector<Product>& products) const {
   return "";
 }
 
-void find_receivers(const Plan& plan, std::vector<RankProgram>& programs) {
-  if (!plan.any_few_rows()) return;
+std::string why_no_few_rows(const Plan& plan, const std::vector<Product>& products) {
+  if (products.size() != 1) {
+    return fmt::format("those of few rows are one product of a kernel, not {}", products.size());
+  }
+  const Product& one = products.front();
+  if (plan.buffers[one.c.buffer].dtype != plan.op.dtype) {
+    return "few rows are stored in the type in which they are multiplied";
+  }
+  for (const Region& region : {one.a, one.b, one.c}) {
+    const int64_t size = num_bytes(plan.op.dtype);
+    const int64_t row = plan.buffers[region.buffer].cols;
+    if (row * size % kFewRowsBytes == 0 && region.col0 * size % kFewRowsBytes == 0) continue;
+    return fmt::format(
+        "few rows are loaded and stored in pieces of {} bytes, in which {} does not "
+        "lie",
+        kFewRowsBytes, describe(plan, region));
+  }
+  return why_no_few_rows({one.c.rows(), one.c.cols(), one.a.cols(), plan.op.dtype});
+}
+
+void find_receivers(const Plan& plan, const TileSums& sums, std::vector<RankProgram>& programs) {
+  for (RankProgram& program : programs) program.sent.resize(program.gemms.size());
+  if (!plan.any_few_rows() || !why_no_products(plan, sums).empty()) return;
   const SentProducts sent(plan);
+  std::map<int32_t, int> senders;  // by collective
+  const auto id_of = [&](const std::optional<Step>& step) { return step->instr(plan).id; };
   for (RankProgram& program : programs) {
-    program.sent.resize(program.gemms.size());
     for (size_t kernel = 0; kernel < program.gemms.size(); ++kernel) {
       if (!program.needs[kernel].few_rows) continue;
-      const BlockPart& part = program.gemms[kernel].front();
-      const Instr& gemm = plan.lanes[part.lane].instrs[part.begin];
-      const std::vector<InstrRef>& readers = sent.readers_of(plan.writes(gemm).front());
-      if (readers.size() != 1) continue;
-      program.sent[kernel] =
-          Step{StepKind::collective, 0, readers.front().lane, readers.front().pos};
+      const Product one = products_of(plan, program.gemms[kernel]).front();
+      if (!sent.why_not(one).empty()) continue;
+      const InstrRef taker = sent.readers_of(one.c).front();
+      program.sent[kernel] = Step{StepKind::collective, 0, taker.lane, taker.pos};
+      ++senders[id_of(program.sent[kernel])];
+    }
+  }
+  // Who only receives has no terms of its own to send: all ranks' kernels do.
+  for (RankProgram& program : programs) {
+    for (std::optional<Step>& step : program.sent) {
+      if (step && senders[id_of(step)] != plan.ranks()) step.reset();
     }
   }
 }

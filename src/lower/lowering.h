@@ -129,7 +129,7 @@ struct SegmentLowering {
   // These are tasks of their own, behind all tiles of a kernel. The library of rows that choose
   // their matrices is a kernel of ours.
   bool follows_behind() const {
-    return has_followers() && schedule.gemm == GemmBy::library && !op.is_routed();
+    return has_followers() && schedule.gemm != GemmBy::tiles && !op.is_routed();
   }
   bool by_nccl() const { return pattern != Pattern::local && schedule.mover == Mover::nccl; }
   // The GEMM ends its kernel for every chunk, so that streams can order chunks by events.

@@ -7,8 +7,8 @@
 
 namespace stretto {
 
-// Why the kernel of few rows cannot multiply the product and send what it has multiplied to
-// low-latency collectives; empty when it can. Says what would be right.
+// Why the kernel of few rows cannot multiply the product, behind a low-latency gather or so that it
+// sends the terms of a low-latency sum; empty when it can. Says what would be right.
 std::string why_no_few_rows(const Segment& op);
 
 }  // namespace stretto

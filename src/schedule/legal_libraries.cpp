@@ -8,7 +8,8 @@ namespace stretto {
 
 namespace {
 
-// The kernel of few rows sends to where low-latency collectives await what has been multiplied.
+// The kernel of few rows goes with low-latency collectives: it sends to where they await what has
+// been multiplied, or begins beside a gather.
 // That these are of all rows at once is said of them, and of the products of all kernels but ours.
 void check_few_rows(Case& c) {
   const Schedule& s = c.schedule;
@@ -18,8 +19,8 @@ void check_few_rows(Case& c) {
   }
   if (s.collectives != CollectivesBy::low_latency) {
     c.refuse(
-        "gemm=few-rows with collectives={}, which await no data: take collectives=low-latency or "
-        "gemm=library",
+        "gemm=few-rows with collectives={}, which it does not go with: take "
+        "collectives=low-latency or gemm=library",
         to_string(s.collectives));
   }
 }

@@ -78,7 +78,7 @@ Schedule make_low_latency(const Segment& op, const Machine& machine) {
   return schedule;
 }
 
-// Where its kernel cannot send what it multiplies, cuBLAS multiplies.
+// What its kernel does not multiply cuBLAS multiplies.
 Schedule make_few_rows(const Segment& op, const Machine& machine) {
   Schedule schedule = make_low_latency(op, machine);
   const bool collects = schedule.collectives == CollectivesBy::low_latency;
@@ -226,9 +226,8 @@ constexpr Preset kPresets[] = {
      "library, and kernels whose data says itself that it came make the collective",
      make_low_latency},
     {"few-rows",
-     "fused GEMM and all-reduce kernels of few rows, as the fused GEMV and all-reduce of SC'24 and "
-     "Triton-distributed's GEMM and all-reduce: products whose blocks send what they have "
-     "multiplied. Up to 256 rows of sums; elsewhere it is low-latency",
+     "fused GEMM and all-reduce kernels of few rows: SC'24's GEMV and all-reduce, "
+     "Triton-distributed's GEMM and all-reduce. Up to 128 rows; elsewhere it is low-latency",
      "arXiv 2305.06942; ByteDance-Seed/Triton-distributed",
      "low-latency, and the product's blocks send to a kernel that only receives", make_few_rows},
     {"two-chunk", "the two-chunk split that frameworks offer; FlashOverlap's baseline",

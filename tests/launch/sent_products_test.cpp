@@ -1,4 +1,6 @@
 // Products that a kernel of few rows sends: who receives them, and what cannot be sent.
+#include "launch/sent_products.h"
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,6 +46,11 @@ TEST(SentProducts, AreReceivedBehindTheirKernelInItsStream) {
   EXPECT_FALSE(takes_cublas(plan));
 }
 
+TEST(SentProducts, OfFewerRowsThanRanks) {
+  const Plan plan = lowered("gemm-rs m=2 n=72 k=512 ranks=3 dtype=bf16", "few-rows");
+  for (const RankProgram& program : programs_of(plan)) EXPECT_TRUE(program.sent.at(0).has_value());
+}
+
 // One of two collectives receives; the other is one as ever. All is one stream, so that none waits
 // for another's event.
 TEST(SentProducts, OfOneOfSeveralProducts) {
@@ -79,6 +86,19 @@ TEST(SentProducts, OfAWholeLayer) {
   }
 }
 
+// What is behind a gather is stored.
+TEST(SentProducts, AreNoneBehindAGather) {
+  const Plan plan = lowered("mlp-gelu m=22 h=128 f=128 ranks=2 dtype=bf16", "few-rows");
+  ASSERT_THAT(why_not_on_cuda(plan), IsEmpty());
+  EXPECT_TRUE(plan.few_rows_gemms);
+  const RankProgram program = programs_of(plan)[0];
+  EXPECT_EQ(text(plan, program), "0:collective 0:gemm 0 0:move 0 0:gemm 1 0:collective");
+  EXPECT_TRUE(program.needs.at(0).few_rows);
+  EXPECT_FALSE(program.sent.at(0).has_value());
+  EXPECT_TRUE(program.sent.at(1).has_value());
+  EXPECT_FALSE(takes_cublas(plan));
+}
+
 // Parts of the rows overlap: their streams stay two.
 TEST(SentProducts, OfPartsOfTheRows) {
   const Plan plan =
@@ -105,6 +125,7 @@ struct Edited {
   const char* rows = "8";
 };
 
+// Why it is refused, or stored.
 std::string refusal(const Edited& edited) {
   const Plan plan =
       parse_plan(fmt::format(R"(stretto-plan 2
@@ -130,10 +151,12 @@ end
 )",
                              edited.gemm, edited.collective, edited.behind, edited.rows));
   const std::string why = why_no_products(plan, TileSums(plan));
-  const std::string prefix = "of gemms that a library or the kernel of few rows multiplies: ";
-  if (why.empty()) return why;
-  EXPECT_EQ(why.substr(0, prefix.size()), prefix);
-  return why.substr(prefix.size());
+  if (!why.empty()) return why;
+  const RankProgram program = programs_of(plan)[0];
+  const std::string why_stored =
+      SentProducts(plan).why_not(products_of(plan, program.gemms[0]).front());
+  EXPECT_EQ(program.sent[0].has_value(), why_stored.empty());
+  return why_stored;
 }
 
 TEST(SentProducts, NobodyButOneSumTakesThemAndAllOfThem) {
@@ -152,15 +175,22 @@ TEST(SentProducts, NobodyButOneSumTakesThemAndAllOfThem) {
             "the collective takes all of part");
   EXPECT_EQ(refusal({.collective = "all_reduce 0 part[0:8,0:64] -> a[0:8,0:64]"}),
             "the collective that takes part writes nothing that the product reads");
-  EXPECT_EQ(refusal({.gemm = "a[0:8,0:60] b[0:64,0:60] -> part[0:8,0:64]"}),
-            "few rows have a K that 8 divides, not 60");
-  EXPECT_EQ(refusal({.gemm = "a[0:300,0:64] b[0:64,0:64] -> part[0:300,0:64]",
-                     .collective = "all_reduce 0 part[0:300,0:64] -> out[0:300,0:64]",
-                     .rows = "300"}),
-            "they have at most 256 rows, not 300");
+}
+
+TEST(SentProducts, OfWhatTheKernelDoesNotMultiplyAreRefused) {
+  const auto of_few_rows = [](std::string_view why) {
+    return HasSubstr(
+        fmt::format("of gemms that a library or the kernel of few rows multiplies: {}", why));
+  };
+  EXPECT_THAT(refusal({.gemm = "a[0:8,0:60] b[0:64,0:60] -> part[0:8,0:64]"}),
+              of_few_rows("few rows have a K that 8 divides, not 60"));
+  EXPECT_THAT(refusal({.gemm = "a[0:136,0:64] b[0:64,0:64] -> part[0:136,0:64]",
+                       .collective = "all_reduce 0 part[0:136,0:64] -> out[0:136,0:64]",
+                       .rows = "136"}),
+              of_few_rows("136 rows are not few: at most 128"));
   EXPECT_THAT(refusal({.gemm = "a[0:8,0:64] b[0:64,0:64] -> part[0:8,0:64]\n"
                                "  gemm #1 a[0:8,0:64] b[0:64,0:64] -> out[0:8,0:64]"}),
-              HasSubstr("those of a kernel are one product, not 2"));
+              of_few_rows("those of few rows are one product of a kernel, not 2"));
 }
 
 }  // namespace

@@ -144,7 +144,7 @@ TEST(Legal, FewRowsAreSentToLowLatencySumsInOneHop) {
   };
   EXPECT_THAT(reasons("few-rows", op), IsEmpty());
   EXPECT_EQ(only_reason("collectives=nccl", op),
-            "gemm=few-rows with collectives=nccl, which await no data: take "
+            "gemm=few-rows with collectives=nccl, which it does not go with: take "
             "collectives=low-latency or gemm=library");
   EXPECT_EQ(only_reason("rows=bucket", op),
             "gemm=few-rows with rows=bucket, whose runs may have fewer than its kernel sends: take "
@@ -162,11 +162,14 @@ TEST(Legal, FewRowsAreSentToLowLatencySumsInOneHop) {
     change(other);
     return only_reason("", other);
   };
-  EXPECT_EQ(of([](Segment& s) { s.m = 264; }),
-            "gemm=few-rows with 264 rows, at most 256: take gemm=library");
-  EXPECT_EQ(of([](Segment& s) { s.kind = kAgGemm; }),
-            "gemm=few-rows with a result that is no term of a sum of ranks, which alone is sent: "
+  EXPECT_EQ(of([](Segment& s) { s.m = 136; }),
+            "gemm=few-rows with 136 rows, at most 128: take gemm=library");
+  EXPECT_THAT(reasons("few-rows", {kAgGemm, 64, 1024, 4096, 8, DType::bf16}), IsEmpty());
+  EXPECT_EQ(of([](Segment& s) { s.kind = kColGemm; }),
+            "gemm=few-rows with rows that are not gathered and a result that ranks do not add up: "
             "take gemm=library");
+  EXPECT_EQ(of([](Segment& s) { s.kind = kAgGemm, s.weights = 2; }),
+            "gemm=few-rows with two weights, which are products of their own: take gemm=library");
   EXPECT_EQ(of([](Segment& s) { s.ranks = 1; }),
             "gemm=few-rows with one rank, which sends to nobody: take gemm=library");
   EXPECT_EQ(of([](Segment& s) { s.k = 4100; }),

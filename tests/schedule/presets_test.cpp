@@ -53,8 +53,8 @@ TEST(Presets, TextsOfGemmRs) {
             "reuse=double,partials=bf16,tile=128x128,swizzle=8,chunks=1,groups=auto,comm-sms=8");
 }
 
-// Where nothing is sent that its kernel multiplies, cuBLAS multiplies.
-TEST(Presets, FewRowsAreOfSumsOfFewRows) {
+// Elsewhere cuBLAS multiplies.
+TEST(Presets, FewRowsAreGatheredOrOfSums) {
   const auto gemm = [](Segment op, int64_t m) {
     op.m = m;
     const Schedule made = find_preset("few-rows").make(op, machine_of());
@@ -64,11 +64,11 @@ TEST(Presets, FewRowsAreOfSumsOfFewRows) {
     EXPECT_EQ(made, same);
     return made.gemm;
   };
-  EXPECT_EQ(gemm(gemm_rs(), 256), GemmBy::few_rows);
-  EXPECT_EQ(gemm(gemm_rs(), 257), GemmBy::library);
+  EXPECT_EQ(gemm(gemm_rs(), 128), GemmBy::few_rows);
+  EXPECT_EQ(gemm(gemm_rs(), 129), GemmBy::library);
   EXPECT_EQ(gemm(gemm_ar(4), 100), GemmBy::few_rows);
   EXPECT_EQ(gemm(gemm_rs(1), 64), GemmBy::library);
-  EXPECT_EQ(gemm(ag_gemm(), 64), GemmBy::library);
+  EXPECT_EQ(gemm(ag_gemm(), 64), GemmBy::few_rows);
   Segment fp32 = gemm_rs();
   fp32.dtype = DType::fp32;
   EXPECT_EQ(gemm(fp32, 64), GemmBy::library);
