@@ -70,12 +70,18 @@ constexpr double kUnitOfExperts = 16;
 // 4.1 to 4.4 TB/s, bench/results/grouped_shuffled_h200_x1.json).
 constexpr double kExpertsRead = 1.15;
 
-// The kernel of few rows reads weights as that one does, in tiles of so many columns, two of them
-// on an SM at once, and starts and multiplies as cuBLAS. Once its last vectors have come, the
-// kernel that receives takes about as long as this: its blocks are there already. None of it was
-// measured of that kernel.
+// The kernel of few rows: its first weights come after its start, the others at this share of
+// hbm_gb_per_s, in tiles of so many columns, two of them on an SM at once; it multiplies at this
+// share of gemm_tflops, takes this much longer where blocks of a cluster add up ranges of K, and
+// then sends, or stores, what it has multiplied, in this time where no link makes it longer (one
+// H200, 20 shapes of 1 to 128 rows: 4.15 TB/s, 430 TFLOP/s).
+constexpr double kFewRowsStartUs = 1.6, kFewRowsRead = 1.107, kFewRowsRate = 0.52;
+constexpr double kFewRowsSplitUs = 0.7, kFewRowsSendUs = 0.9;
 constexpr int kFewRowsColumns = 64, kFewRowsBlocks = 2;
-constexpr double kReceiveUs = 1;
+// Where a gather is ahead, so much of its start is over by then: its first weights are there. Once
+// the last vectors that it sends have come, the kernel that receives takes about as long as the
+// other: its blocks are there already. Neither was measured between GPUs.
+constexpr double kFewRowsEarlyUs = 1.5, kReceiveUs = 1;
 
 // However narrow a tile is, a stage of its K takes this long from one to the next (2 and 4 x H200,
 // M = 16, 64 to 192 columns, K = 4096 and 8192: 0.208 to 0.225 us).

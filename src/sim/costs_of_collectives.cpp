@@ -68,7 +68,7 @@ double Costs::collective_us(const Instr& instr, const Plan::Joined& joined) cons
   if (const int waves = sent_in_waves(instr); waves > 0) {
     const bool to_owners = form_of(instr.collective).groups_reads;
     const double out = to_owners ? bytes : read * (joined.count - 1);
-    return move_us(out / waves, machine_.link_gb_per_s);
+    return std::max(0.0, move_us(out / waves, machine_.link_gb_per_s) - kFewRowsSendUs);
   }
   if (plan_.low_latency_collectives) {
     const double two_hops = move_us(bytes, machine_.link_gb_per_s) + machine_.signal_us;

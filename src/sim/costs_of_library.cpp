@@ -79,21 +79,36 @@ void Costs::find_next_kernels() {
   }
 }
 
-// Of the products that the kernel of few rows multiplies: in how many waves.
+// Of the products that the kernel of few rows multiplies: in how many waves; and what is gathered.
 void Costs::find_sent() {
   sent_in_waves_.assign(plan_.buffers.size(), 0);
+  gathered_.assign(plan_.buffers.size(), false);
   if (!plan_.any_few_rows()) return;
+  const int at_once = machine_.sms * kFewRowsBlocks * kFewRowsColumns;
   for (const Lane& lane : plan_.lanes) {
     size_t boundaries = 0;
     for (const Instr& instr : lane.instrs) {
       boundaries += instr.op == Opcode::boundary;
-      if (instr.op != Opcode::gemm || !plan_.few_rows_at(boundaries)) continue;
+      const bool gathers =
+          instr.op == Opcode::collective && instr.collective == CollectiveKind::all_gather;
+      const bool multiplies = instr.op == Opcode::gemm && plan_.few_rows_at(boundaries);
+      if (!gathers && !multiplies) continue;
       for (const Region& to : plan_.writes(instr)) {
-        const int at_once = machine_.sms * kFewRowsBlocks * kFewRowsColumns;
-        sent_in_waves_[to.buffer] = (plan_.buffers[to.buffer].cols + at_once - 1) / at_once;
+        const int columns = plan_.buffers[to.buffer].cols;
+        if (gathers) gathered_[to.buffer] = true;
+        if (multiplies) sent_in_waves_[to.buffer] = (columns + at_once - 1) / at_once;
       }
     }
   }
+}
+
+double Costs::few_rows_us(const Instr& gemm, double read_us, double multiply_us) const {
+  const int columns = plan_.buffers[plan_.writes(gemm)[0].buffer].cols;
+  const int tiles = (columns + kFewRowsColumns - 1) / kFewRowsColumns;
+  const bool splits = machine_.sms >= 2 * tiles;
+  const bool is_early = gathered_[plan_.reads(gemm)[0].buffer];
+  return kFewRowsStartUs - (is_early ? kFewRowsEarlyUs : 0) + std::max(read_us, multiply_us) +
+         (splits ? kFewRowsSplitUs : 0) + kFewRowsSendUs;
 }
 
 // Its kernels fill the SMs that movers leave whatever the shape is. The lanes share out the time by
@@ -161,10 +176,13 @@ void Costs::find_products() {
     const double tflops = is_fp32 ? machine_.fp32_tflops : machine_.gemm_tflops;
     const double multiply_us =
         2 * product.macs / (kLibraryRate * tflops * 1e6 * sms / machine_.sms) / power_[place.first];
-    const bool reads_fast = product.is_of_experts || plan_.few_rows_at(place.second);
-    const double read_us =
-        move_us(product.bytes, (reads_fast ? kExpertsRead : 1) * machine_.hbm_gb_per_s);
-    const double us = kLibraryStartUs + std::max(multiply_us, read_us);
+    const bool few_rows = plan_.few_rows_at(place.second);
+    const double read = product.is_of_experts ? kExpertsRead : few_rows ? kFewRowsRead : 1;
+    const double read_us = move_us(product.bytes, read * machine_.hbm_gb_per_s);
+    const Instr& first = *product.by_lane.begin()->second.front();
+    const double us = few_rows
+                          ? few_rows_us(first, read_us, multiply_us * kLibraryRate / kFewRowsRate)
+                          : kLibraryStartUs + std::max(multiply_us, read_us);
     for (const auto& [lane, gemms] : product.by_lane) {
       for (const Instr* gemm : gemms) {
         library_us_[*gemm] = us * macs_here(place.first, *gemm) / product.most_macs;
