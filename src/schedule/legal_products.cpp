@@ -39,15 +39,15 @@ bool goes_by_tables(const Operator& op) {
                      [](const Tensor& tensor) { return is_index(tensor.dtype); });
 }
 
-std::string why_no_library(const Operator& op, const OperatorSegment& product) {
+std::string why_no_library(const Operator& op, const OperatorSegment& product, GemmBy gemm) {
   if (product.product->is_routed()) {
     return adds_bias(op, product) ? "gemm=library with a bias behind experts: take gemm=tiles" : "";
   }
   if (!product.product->is_dense() || product.stages.size() == 1 || !goes_by_tables(op)) return "";
   return fmt::format(
-      "gemm=library with {} behind the product, which beside experts and look-ups only tiles do: "
-      "take gemm=tiles",
-      to_string(op.stage(product.stages.back()).kind));
+      "gemm={} with {} behind the product, which beside experts and look-ups only tiles do: take "
+      "gemm=tiles",
+      to_string(gemm), to_string(op.stage(product.stages.back()).kind));
 }
 
 // The first product whose tensors collectives move; 0 where there is none.
@@ -65,8 +65,8 @@ std::vector<std::string> why_not_beside_others(const Operator& op, const Operato
   const std::vector<const OperatorSegment*> products = scheduled_products(op);
   const Schedule &one = schedule.products[at], &first = schedule.products.front();
   std::vector<std::string> reasons;
-  if (one.gemm == GemmBy::library) {
-    if (std::string why = why_no_library(op, *products[at]); !why.empty()) {
+  if (one.gemm != GemmBy::tiles) {
+    if (std::string why = why_no_library(op, *products[at], one.gemm); !why.empty()) {
       reasons.push_back(std::move(why));
     }
   }
