@@ -12,6 +12,7 @@
 #include "fibre/scenarios/all_reduce.h"
 #include "fibre/scenarios/all_reduce_norm.h"
 #include "fibre/scenarios/all_to_all.h"
+#include "fibre/scenarios/chosen_rows.h"
 #include "fibre/scenarios/experts.h"
 #include "fibre/scenarios/gather_scatter.h"
 #include "fibre/scenarios/movers.h"
@@ -95,6 +96,10 @@ void add_kernels(std::vector<CatalogEntry>& all) {
   add_norms(all);
   add("all_to_all", "low-latency all-to-all of tokens with scales", all_to_all_calls);
   add_experts(all);
+  add("chosen_rows", "few rows to the ranks of their experts and back, each a row for a choice",
+      [](World& world) { chosen_rows_calls(world, {}); });
+  add("chosen_rows_by_token", "the same, a row for a token, of which only its rank knows the ids",
+      [](World& world) { chosen_rows_calls(world, {.by_choice = false, .top_k = 5}); });
   add("push_gather", "all-gather mover: each tile loaded once, stored to all ranks",
       push_gather_calls);
   add("slot_reduce", "reduction mover: follows the producers tile by tile",

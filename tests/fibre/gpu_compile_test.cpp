@@ -69,7 +69,10 @@ TEST_P(GpuCompile, EveryHeaderAlone) {
                              "kernels/stream_signals",
                              "kernels/movers",
                              "kernels/rows_of_call",
-                             "kernels/copy_rows"}) {
+                             "kernels/copy_rows",
+                             "kernels/chosen_rows",
+                             "kernels/send_chosen_rows",
+                             "kernels/sum_chosen_rows"}) {
     SCOPED_TRACE(header);
     compile("#include \"stretto/device/lang/" + std::string(header) + ".h\"\n");
   }
@@ -178,6 +181,16 @@ TEST_P(GpuCompileKernels, ExpertsWithoutSpillsAtTheirLaunchBounds) {
         LangKernelName{"kernels/combine.h", "combine<GpuBlock>", "CombineArgs<GpuBlock>"}}) {
     expect_good(name, 512);
   }
+}
+
+// As plans launch them.
+TEST_P(GpuCompileKernels, ChosenRowsWithoutSpillsAtTheirLaunchBounds) {
+  expect_good({"kernels/send_chosen_rows.h", "send_chosen_rows<Bf16x8, GpuBlock, 2>",
+               "SendChosenArgs<GpuBlock>"},
+              1024);
+  expect_good({"kernels/sum_chosen_rows.h", "sum_chosen_rows<Fp16x8, GpuBlock, 2>",
+               "SumChosenArgs<GpuBlock>"},
+              896);
 }
 
 // Movers with as many vectors in flight as a block of that size has registers for.

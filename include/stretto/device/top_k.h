@@ -7,6 +7,7 @@
 #pragma once
 
 #include "stretto/device/elements.h"
+#include "stretto/device/fused.h"
 #include "stretto/device/types.h"
 
 namespace stretto::device {
@@ -31,13 +32,6 @@ struct GateRules {
 
 namespace detail {
 
-STRETTO_PRIMITIVE float fused(float a, float b, float c) {
-#ifdef STRETTO_DEVICE
-  return __fmaf_rn(a, b, c);
-#else
-  return __builtin_fmaf(a, b, c);
-#endif
-}
 STRETTO_PRIMITIVE float quotient(float a, float b) {
 #ifdef STRETTO_DEVICE
   return __fdiv_rn(a, b);

@@ -1,0 +1,244 @@
+// Rows to the ranks of their experts and back as weighted sums, call after call with other choices:
+// all ranks, one, none, several experts of one rank, ids that are no expert's. Either every rank
+// has all ids and rows lie by choice, or each has those of its own tokens, and rows lie by token.
+#pragma once
+
+#include <vector>
+
+#include "fibre/scenarios/read_behind.h"
+#include "stretto/device/lang/kernels/send_chosen_rows.h"
+#include "stretto/device/lang/kernels/sum_chosen_rows.h"
+#include "stretto/fibre/world.h"
+
+namespace stretto::fibre {
+
+using namespace device;
+
+struct ChosenCase {
+  bool by_choice = true;  // ids of all tokens everywhere; weights of own ones
+  uint32 top_k = 3;
+  uint32 tokens = 7;
+};
+
+inline constexpr uint32 kChosenVectors = 2, kChosenExperts = 7;
+inline constexpr size_t kChosenCalls = 5;
+
+inline int32 chosen_id(size_t call, size_t token, size_t slot) {
+  const auto mixed = static_cast<int32>((call * 31 + token * 17 + slot * 5) % 97);
+  switch ((call + token) % 6) {
+    case 0:
+      return -1;
+    case 1:  // of one rank, and twice the same expert
+      return 0;
+    case 2:  // no experts'
+      return slot == 0 ? -2147450880 : slot == 1 ? 1000 : mixed % 7;
+    default:
+      return mixed % 9 - 1;
+  }
+}
+inline float chosen_weight(size_t call, size_t token, size_t slot) {
+  const size_t mixed = call * 13 + token * 7 + slot * 3;
+  return mixed % 11 == 0 ? -0.0f : float(int(mixed % 15) - 7) / 8;
+}
+inline Vec16 chosen_row(size_t call, size_t token, size_t vector) {
+  float values[8];
+  for (size_t e = 0; e < 8; ++e) {
+    const size_t mixed = call * 19 + token * 11 + vector * 23 + e * 5;
+    values[e] = mixed % 13 == 0 ? -0.0f : float(int(mixed % 41) - 20) / 4;
+  }
+  return Bf16x8::round(values);
+}
+
+class ChosenWorld {
+ public:
+  ChosenWorld(World& world, const ChosenCase& its)
+      : world_(world),
+        its_(its),
+        ranks_(uint32(world.shape().ranks)),
+        block_tokens_((its.tokens + ranks_ - 1) / ranks_),
+        shares_{int32(kChosenExperts), int32(ranks_)},
+        sends_(memory("sends", sizes(!its.by_choice, !its.by_choice))),
+        sums_(memory("sums", sizes(false, its.by_choice))),
+        bad_(world.local<uint64>("bad", 1, 0)) {}
+
+  void run() {
+    for (size_t call = 0; call < kChosenCalls; ++call) add(call);
+    if (!world_.run()) return;
+    for (size_t call = 0; call < kChosenCalls; ++call) check(call);
+    for (uint32 r = 0; r < ranks_; ++r) {
+      world_.expect(bad_.get(int(r), 0) == 2 * all_bad(), "bad ids are counted otherwise");
+    }
+  }
+
+ private:
+  struct Memory {
+    Buffer<Vec16> slots, greetings;
+    Buffer<uint64> state;
+  };
+  struct Call {
+    Buffer<int32> ids, all_ids;
+    Buffer<float> weights, all_weights;
+    Buffer<Vec16> input, rows, output;
+    Buffer<uint32> counts;
+  };
+
+  ChosenSizes sizes(bool notes_ids, bool notes_weights) const {
+    return {its_.tokens,    block_tokens_,     its_.top_k,           kChosenExperts,
+            kChosenVectors, uint32(notes_ids), uint32(notes_weights)};
+  }
+  Memory memory(const char* name, const ChosenSizes& of) {
+    return {world_.symmetric<Vec16>(name, of.slot_vectors(ranks_), four_of(Bf16x8::kPoison)),
+            world_.symmetric<Vec16>("greetings", size_t(3) * ranks_, four_of(kNoGreeting)),
+            world_.local<uint64>("state", size_t(world_.shape().blocks), 0)};
+  }
+  uint32 first_of(uint32 rank) const { return std::min(its_.tokens, rank * block_tokens_); }
+  ChosenArgs<Block> chosen(int r, const Memory& m, const ChosenSizes& of, const Buffer<int32>& ids,
+                           const Buffer<float>& weights) const {
+    return {
+        of,        ids.at(r), {}, weights.at(r), m.slots.at(r), m.greetings.at(r), m.state.at(r),
+        bad_.at(r)};
+  }
+
+  void add(size_t call) {
+    const size_t choices = size_t(its_.tokens) * its_.top_k;
+    const size_t rows = (its_.by_choice ? choices : its_.tokens) * kChosenVectors;
+    const size_t own = size_t(block_tokens_);
+    Call c{world_.local<int32>("ids", choices),
+           world_.local<int32>("all ids", choices, 0),
+           world_.local<float>("weights", own * its_.top_k),
+           world_.local<float>("all weights", choices, 0),
+           world_.local<Vec16>("input", own * kChosenVectors),
+           world_.local<Vec16>("rows", rows, four_of(kUntouchedRow)),
+           world_.local<Vec16>("output", own * kChosenVectors, four_of(kUntouchedRow)),
+           world_.local<uint32>("counts", kChosenExperts, 0)};
+    for (uint32 r = 0; r < ranks_; ++r) {
+      const uint32 first = first_of(r), last = first_of(r + 1);
+      for (uint32 t = its_.by_choice ? 0 : first; t < (its_.by_choice ? its_.tokens : last); ++t) {
+        const size_t row = its_.by_choice ? t : t - first;
+        for (uint32 j = 0; j < its_.top_k; ++j) {
+          c.ids.set(int(r), row * its_.top_k + j, chosen_id(call, t, j));
+        }
+      }
+      for (uint32 t = first; t < last; ++t) {
+        for (uint32 j = 0; j < its_.top_k; ++j) {
+          c.weights.set(int(r), (t - first) * its_.top_k + j, chosen_weight(call, t, j));
+        }
+        for (uint32 v = 0; v < kChosenVectors; ++v) {
+          c.input.set(int(r), (t - first) * kChosenVectors + v, chosen_row(call, t, v));
+        }
+      }
+    }
+    const bool by_choice = its_.by_choice;
+    const ChosenSizes sent = sizes(!by_choice, !by_choice), summed = sizes(false, by_choice);
+    world_.launch([=, *this](Block& block) {
+      const int r = block.rank();
+      send_chosen_rows<Bf16x8, Block, 3>(
+          block, {chosen(r, sends_, sent, c.ids, c.weights), c.input.at(r), c.rows.at(r),
+                  uint32(by_choice), c.all_ids.at(r), c.all_weights.at(r), c.counts.at(r)});
+    });
+    world_.launch([=, *this](Block& block) {
+      const int r = block.rank();
+      sum_chosen_rows<Bf16x8, Block, 3>(block,
+                                        {chosen(r, sums_, summed, by_choice ? c.ids : c.all_ids,
+                                                by_choice ? c.weights : c.all_weights),
+                                         c.rows.at(r),
+                                         uint32(by_choice),
+                                         {},
+                                         c.output.at(r)});
+    });
+    Call kept = c;
+    kept.rows = read_behind(world_, c.rows);
+    kept.output = read_behind(world_, c.output);
+    kept.counts = read_behind(world_, c.counts);
+    calls_.push_back(kept);
+  }
+
+  uint32 owner_of(int32 id) const {
+    return id >= 0 && id < int32(kChosenExperts) ? uint32(id / shares_.block()) : ranks_;
+  }
+  uint64 all_bad() const {
+    uint64 bad = 0;
+    for (size_t call = 0; call < kChosenCalls; ++call) {
+      for (uint32 t = 0; t < its_.tokens; ++t) {
+        for (uint32 j = 0; j < its_.top_k; ++j) {
+          const int32 id = chosen_id(call, t, j);
+          bad += id != -1 && owner_of(id) == ranks_;
+        }
+      }
+    }
+    return bad;
+  }
+  void expect_vector(const Vec16& got, const Vec16& want, const char* what) {
+    for (int w = 0; w < 4; ++w) world_.expect(got.word[w] == want.word[w], what);
+  }
+
+  void check(size_t call) {
+    const Call& c = calls_[call];
+    std::vector<uint32> counts(ranks_ * size_t(kChosenExperts), 0);
+    for (uint32 t = 0; t < its_.tokens; ++t) {
+      std::vector<uint32> has(ranks_, 0);
+      for (uint32 j = 0; j < its_.top_k; ++j) {
+        const int32 id = chosen_id(call, t, j);
+        const uint32 owner = owner_of(id);
+        for (uint32 r = 0; its_.by_choice && r < ranks_; ++r) {
+          check_row(c, call, r, t, size_t(t) * its_.top_k + j, r == owner);
+        }
+        if (owner == ranks_) continue;
+        has[owner] = 1;
+        ++counts[owner * kChosenExperts + uint32(id - shares_.begin(int32(owner)))];
+      }
+      for (uint32 r = 0; !its_.by_choice && r < ranks_; ++r) {
+        check_row(c, call, r, t, t, has[r] != 0);
+      }
+      check_sum(c, call, t);
+    }
+    for (uint32 r = 0; r < ranks_; ++r) {
+      for (int32 e = 0; e < shares_.size(int32(r)); ++e) {
+        world_.expect(c.counts.get(int(r), size_t(e)) == counts[r * kChosenExperts + uint32(e)],
+                      "a count is wrong");
+      }
+    }
+  }
+  void check_row(const Call& c, size_t call, uint32 r, uint32 t, size_t row, bool is_there) {
+    for (uint32 v = 0; v < kChosenVectors; ++v) {
+      const Vec16 want =
+          is_there ? positive_zeros<Bf16x8>(chosen_row(call, t, v)) : four_of(kUntouchedRow);
+      expect_vector(c.rows.get(int(r), row * kChosenVectors + v), want, "a row is wrong");
+    }
+  }
+  void check_sum(const Call& c, size_t call, uint32 t) {
+    const uint32 who = t / block_tokens_;
+    for (uint32 v = 0; v < kChosenVectors; ++v) {
+      float all[8] = {};
+      for (uint32 r = 0; r < ranks_; ++r) {
+        float sums[8] = {}, values[8];
+        bool any = false;
+        Bf16x8::read(values, chosen_row(call, t, v));
+        for (uint32 j = 0; j < its_.top_k; ++j) {
+          if (owner_of(chosen_id(call, t, j)) != r) continue;
+          any = true;
+          for (int e = 0; e < 8; ++e)
+            sums[e] = fused(chosen_weight(call, t, j), values[e], sums[e]);
+        }
+        if (any) Bf16x8::add(all, Bf16x8::round(sums));
+      }
+      expect_vector(c.output.get(int(who), (t - who * block_tokens_) * kChosenVectors + v),
+                    Bf16x8::round(all), "a sum is wrong");
+    }
+  }
+
+  static constexpr uint32 kUntouchedRow = 0x12341234u;
+  World& world_;
+  ChosenCase its_;
+  uint32 ranks_, block_tokens_;
+  ExpertShares shares_;
+  Memory sends_, sums_;
+  Buffer<uint64> bad_;
+  std::vector<Call> calls_ = {};
+};
+
+inline void chosen_rows_calls(World& world, const ChosenCase& its) {
+  ChosenWorld(world, its).run();
+}
+
+}  // namespace stretto::fibre

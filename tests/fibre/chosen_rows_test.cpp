@@ -1,0 +1,28 @@
+// Rows to the ranks of their experts and back: the right bits and counts on every rank by any
+// schedule, whatever tokens choose.
+#include "fibre/scenarios/chosen_rows.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "fibre/expect_clean.h"
+
+namespace stretto::fibre {
+namespace {
+
+TEST(ChosenRows, GoAndComeBack) {
+  const Shape shapes[] = {{.ranks = 2, .blocks = 2, .threads = 4},
+                          {.ranks = 3, .blocks = 2, .threads = 3},
+                          {.ranks = 4, .blocks = 1, .threads = 2}};
+  for (const Shape& shape : shapes) {
+    for (const ChosenCase& its :
+         {ChosenCase{true, 3, 7}, ChosenCase{false, 5, 7}, ChosenCase{false, 2, 3}}) {
+      SCOPED_TRACE(fmt::format("{} ranks, {} tokens", shape.ranks, its.tokens));
+      expect_clean(
+          shape, [=](World& world) { chosen_rows_calls(world, its); }, shape.ranks <= 3 ? 12 : 4);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stretto::fibre
