@@ -197,64 +197,41 @@ bool is_event(const Step& step) {
   return step.kind == StepKind::record || step.kind == StepKind::await;
 }
 
-// Two streams that take turns: each leaves off where it records the event that the other awaits to
-// go on, so never can both run.
-class Turns {
- public:
-  Turns(const std::vector<Step>& one, const std::vector<Step>& other) : streams_{&one, &other} {
-    const bool awaits = !one.empty() && one.front().kind == StepKind::await;
-    for (size_t now = awaits ? 1 : 0; is_good_;) {
-      take(now);
-      if (at_[now] == streams_[now]->size()) break;
-      is_good_ = hands_over(now);
-      now = 1 - now;
-      ++changes_;
-    }
-    is_good_ = is_good_ && at_[0] == one.size() && at_[1] == other.size();
-  }
-
-  bool are_good() const { return is_good_ && changes_ > 0; }
-  size_t changes() const { return changes_; }
-  std::vector<Step> take_steps() { return std::move(steps_); }
-
- private:
-  void take(size_t now) {
-    for (size_t& at = at_[now]; at < streams_[now]->size(); ++at) {
-      if (is_event((*streams_[now])[at])) return;
-      steps_.push_back((*streams_[now])[at]);
-    }
-  }
-  // Records what the other stream awaits, and itself awaits something next, or ends.
-  bool hands_over(size_t now) {
-    const std::vector<Step>&own = *streams_[now], &other = *streams_[1 - now];
-    const Step& last = own[at_[now]++];
-    const bool is_over = at_[now] == own.size() || own[at_[now]].kind == StepKind::await;
-    if (last.kind != StepKind::record || !is_over || at_[1 - now] == other.size()) return false;
-    const Step& next = other[at_[1 - now]++];
-    return next.kind == StepKind::await && next.index == last.index;
-  }
-
-  const std::vector<Step>* streams_[2];
-  size_t at_[2] = {0, 0};
-  size_t changes_ = 0;
-  bool is_good_ = true;
-  std::vector<Step> steps_;
-};
-
-// Puts the collectives of a rank's only NCCL stream into the compute lanes' stream where all of one
-// comes before all of the other. Those that only receive want to stand right behind their product,
-// so that they can be there before it has ended: then streams may take any number of turns.
-void chain_streams(RankProgram& program) {
+// Puts the collectives of a rank's only NCCL stream into the compute lanes' stream where the two
+// take turns: wherever one can go on, the other awaits it, or is at its end. NCCL's do so where all
+// of one comes before all of the other; kernels of the device language, some of which want to stand
+// right behind their product so that they can be there before it has ended, at any number of turns.
+void chain_streams(const Plan& plan, RankProgram& program) {
   if (program.streams.size() != 2 || program.streams[1].kind != LaneKind::nccl) return;
   const std::vector<Step>& nccl = program.streams[1].steps;
-  const bool waits = std::any_of(nccl.begin(), nccl.end(), [](const Step& step) {
-    return step.kind == StepKind::wait || step.kind == StepKind::notify;
-  });
-  Turns turns(program.streams[0].steps, nccl);
-  const bool receives = std::any_of(program.sent.begin(), program.sent.end(),
-                                    [](const auto& one) { return one.has_value(); });
-  if (waits || !turns.are_good() || (turns.changes() > 1 && !receives)) return;
-  program.streams[0].steps = turns.take_steps();
+  if (std::any_of(nccl.begin(), nccl.end(), [](const Step& step) {
+        return step.kind == StepKind::wait || step.kind == StepKind::notify;
+      })) {
+    return;
+  }
+  std::vector<Step> chain;
+  std::vector<bool> recorded(program.num_events, false);
+  size_t at[2] = {0, 0}, last = 2, turns = 0;
+  const auto can_go_on = [&](size_t stream) {
+    const std::vector<Step>& steps = program.streams[stream].steps;
+    if (at[stream] == steps.size()) return false;
+    const Step& next = steps[at[stream]];
+    return next.kind != StepKind::await || recorded[next.index];
+  };
+  while (true) {
+    const bool first = can_go_on(0), second = can_go_on(1);
+    if (first && second) return;
+    if (!first && !second) break;
+    const size_t stream = first ? 0 : 1;
+    turns += stream != last;
+    last = stream;
+    const Step& step = program.streams[stream].steps[at[stream]++];
+    if (step.kind == StepKind::record) recorded[step.index] = true;
+    if (!is_event(step)) chain.push_back(step);
+  }
+  const bool is_whole = at[0] == program.streams[0].steps.size() && at[1] == nccl.size();
+  if (!is_whole || (turns > 2 && !plan.low_latency_collectives)) return;
+  program.streams[0].steps = std::move(chain);
   program.streams.pop_back();
   program.num_events = 0;
 }
@@ -263,7 +240,7 @@ void chain_streams(RankProgram& program) {
 
 void put_events(const Plan& plan, std::vector<RankProgram>& programs) {
   EventPlacement(plan, programs).run();
-  for (RankProgram& program : programs) chain_streams(program);
+  for (RankProgram& program : programs) chain_streams(plan, program);
 }
 
 }  // namespace stretto::cuda
