@@ -10,7 +10,11 @@
 //   all_reduce_norm reads X, R, W, writes S, Y: S = R + the sum of X over all ranks, in fp32 and
 //                   rounded once; Y = S normed by rows (task kind norm) with weights W. R is the
 //                   same on all ranks. Only with low_latency_collectives.
-// Region i of one rank pairs with region i of the others; shapes in a pair agree (empty allowed).
+//   dispatch experts=E, combine experts=E   rows to the ranks of the experts that they choose, and
+//                   weighted sums of what these made: docs/plan-format.md, "Routing". Only with
+//                   low_latency_collectives.
+// But for the last two, region i of one rank pairs with region i of the others; shapes in a pair
+// agree (empty allowed).
 #pragma once
 
 #include <cstddef>
@@ -20,15 +24,33 @@
 namespace stretto {
 
 // X(enumerator, text, meaning, CollectiveForm)
-#define STRETTO_COLLECTIVES(X)                                                                \
-  X(all_gather, "all_gather", "concatenate", {false, true, false, 0, 0, {}, "p and ranks*p"}) \
-  X(reduce_scatter, "reduce_scatter", "sum, scatter",                                         \
-    {true, false, true, 0, 0, {}, "ranks*p and p"})                                           \
-  X(all_reduce, "all_reduce", "sum, everywhere", {false, false, true, 0, 0, {}, "p and p"})   \
-  X(all_to_all, "all_to_all", "to each its part",                                             \
-    {true, true, false, 0, 0, {}, "ranks*p and ranks*p"})                                     \
-  X(all_reduce_norm, "all_reduce_norm", "sum, everywhere, to a residual, and its RMSNorm",    \
-    {false, false, true, 2, 1, "eps", "three (terms, residual, weights) and two (sum, norm)"})
+#define STRETTO_COLLECTIVES(X)                                                                 \
+  X(all_gather, "all_gather", "concatenate", {false, true, false, 0, 0, {}, "p and ranks*p"})  \
+  X(reduce_scatter, "reduce_scatter", "sum, scatter",                                          \
+    {true, false, true, 0, 0, {}, "ranks*p and p"})                                            \
+  X(all_reduce, "all_reduce", "sum, everywhere", {false, false, true, 0, 0, {}, "p and p"})    \
+  X(all_to_all, "all_to_all", "to each its part",                                              \
+    {true, true, false, 0, 0, {}, "ranks*p and ranks*p"})                                      \
+  X(all_reduce_norm, "all_reduce_norm", "sum, everywhere, to a residual, and its RMSNorm",     \
+    {false, false, true, 2, 1, "eps", "three (terms, residual, weights) and two (sum, norm)"}) \
+  X(dispatch, "dispatch", "rows to the ranks of their experts",                                \
+    {false,                                                                                    \
+     false,                                                                                    \
+     false,                                                                                    \
+     0,                                                                                        \
+     0,                                                                                        \
+     {},                                                                                       \
+     "X and IDS, or X, IDS and WEIGHTS, and what comes of them",                               \
+     "experts"})                                                                               \
+  X(combine, "combine", "weighted sums of rows of experts",                                    \
+    {false,                                                                                    \
+     false,                                                                                    \
+     true,                                                                                     \
+     0,                                                                                        \
+     0,                                                                                        \
+     {},                                                                                       \
+     "WEIGHTS, IDS, rows and perhaps ROWS, and own sums",                                      \
+     "experts"})
 
 enum class CollectiveKind : uint8_t {
 #define STRETTO_ENUM(name, text, meaning, ...) name,
@@ -45,9 +67,14 @@ struct CollectiveForm {
   uint16_t own_reads = 0, own_writes = 0;
   std::string_view attribute;  // the name of the number that it needs; empty: none
   std::string_view operands;   // what it reads and writes, for messages
+  // The name of the whole number that it needs; empty: none. One that has it goes by ids, and pairs
+  // no regions.
+  std::string_view count = {};
 
+  constexpr bool goes_by_ids() const { return !count.empty(); }
   // Regions of a group, of those that a rank reads.
   constexpr size_t parts(size_t reads, size_t ranks) const {
+    if (goes_by_ids()) return 0;
     const size_t moved = reads - (reads < own_reads ? reads : own_reads);
     return groups_reads ? moved / ranks : moved;
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "check/wording.h"
+#include "plan/chosen_operands.h"
 
 namespace stretto::checker {
 namespace {
@@ -69,7 +70,9 @@ class AgreementCheck {
   }
 
   static bool has_same_number(const Instr& a, const Instr& b) {
-    return form_of(a.collective).attribute.empty() || a.attribute() == b.attribute();
+    const CollectiveForm& form = form_of(a.collective);
+    return (form.attribute.empty() || a.attribute() == b.attribute()) &&
+           (form.count.empty() || a.count(0) == b.count(0));
   }
 
   // Each rank against rank 0, place by place.
@@ -118,6 +121,7 @@ class AgreementCheck {
     const InstrRef mine = collectives_[rank][i];
     const std::span<const Region> to = plan_.writes(instr(mine));
     const CollectiveForm& form = form_of(instr(mine).collective);
+    if (form.goes_by_ids()) return compare_chosen(mine, collectives_[0][i]);
     const Plan::Joined joined = plan_.joined_by(instr(mine), static_cast<int>(rank));
     const auto ranks = static_cast<size_t>(joined.count), team = static_cast<size_t>(joined.first);
     const size_t peers = form.groups_reads || form.groups_writes ? ranks : 1;
@@ -151,6 +155,19 @@ class AgreementCheck {
         return;
       }
     }
+  }
+
+  // Collectives that go by ids pair no regions: each rank says all of its sizes itself.
+  void compare_chosen(InstrRef mine, InstrRef first) {
+    const Instr &a = instr(mine), &b = instr(first);
+    if (chosen_operands(plan_, a) == chosen_operands(plan_, b) && a.num_reads == b.num_reads &&
+        a.num_writes == b.num_writes) {
+      return;
+    }
+    report(mine, first,
+           fmt::format("{} has other tokens, choices or columns than {}", at(plan_, mine),
+                       at(plan_, first)),
+           "all ranks pass the same sizes to a collective");
   }
 
   void report(InstrRef where, std::optional<InstrRef> other, std::string message,

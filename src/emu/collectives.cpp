@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plan/chosen_operands.h"
 #include "tasks/elements.h"
 #include "tasks/work.h"
 
@@ -87,6 +88,10 @@ bool Collectives::agree(const std::vector<Part>& parts) {
       return refuse(part, fmt::format("rank {} joins another collective {} than rank {}", rank,
                                       first.id, team));
     }
+    if (form_of(first.collective).goes_by_ids()) {
+      if (chosen_operands(plan_, own) == chosen_operands(plan_, first)) continue;
+      return refuse(part, fmt::format("rank {} passes other sizes than rank {}", rank, team));
+    }
     for (uint32_t i = 0; i < uint32_t{own.num_reads} + own.num_writes; ++i) {
       const Region& region = plan_.operands[own.first_operand + i];
       if (memory_.buffer(region).dtype != memory_.buffer(sample).dtype) {
@@ -164,6 +169,12 @@ void Collectives::finish(std::vector<Part>& parts) {
     }
     case CollectiveKind::all_reduce_norm:
       for (const Part& part : parts) write_normed(parts, part);
+      break;
+    case CollectiveKind::dispatch:
+      send_chosen(parts);
+      break;
+    case CollectiveKind::combine:
+      sum_chosen(parts);
       break;
   }
 }

@@ -51,6 +51,9 @@ class Collectives {
   Payload sum_of(const std::vector<Payload>& terms, const Region& shape, int owner);
   // One rank's results of an all_reduce_norm.
   void write_normed(const std::vector<Part>& parts, const Part& part);
+  // What each rank gets of a dispatch, and of a combine (chosen_collectives.cpp).
+  void send_chosen(const std::vector<Part>& parts);
+  void sum_chosen(const std::vector<Part>& parts);
 
   const Plan& plan_;
   Memory& memory_;

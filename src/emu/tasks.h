@@ -36,6 +36,7 @@ class Tasks {
 
   double flops() const { return flops_; }
   const BadIds& bad_ids() const { return bad_ids_; }
+  BadIds& bad_ids() { return bad_ids_; }
 
  private:
   const Instr& instr(const Where& where) const;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <span>
 
+#include "plan/chosen_operands.h"
+
 namespace stretto {
 namespace {
 
@@ -157,6 +159,7 @@ std::string fault_in_collective(const Plan& plan, const Lane& lane, const Instr&
         "expected teams of fewer ranks that divide {}, or no team where all join, found team={}",
         plan.ranks(), instr.team);
   }
+  if (form_of(instr.collective).goes_by_ids()) return fault_in_chosen(plan, lane, instr);
   const Plan::Joined joined = plan.joined_by(instr, lane.rank);
   const auto ranks = static_cast<size_t>(joined.count);
   const auto number = static_cast<size_t>(lane.rank - joined.first);

@@ -77,6 +77,7 @@ Instr Parser::instr(const Lane& lane) {
         instr.team = static_cast<uint16_t>(team);
       }
       attribute(form_of(instr.collective).attribute, instr);
+      count(form_of(instr.collective).count, 1, 0, instr);
       operands(lane, instr);
       break;
     case OpForm::task_kind:
@@ -87,13 +88,7 @@ Instr Parser::instr(const Lane& lane) {
       instr.fused = says_fused_ && in_.accept_token("fused");
       attribute(instr.kind()->attribute, instr);
       for (int i = 0; i < 2; ++i) {
-        const std::string_view name = instr.kind()->counts[i];
-        if (name.empty()) continue;
-        int64_t value = 0;
-        in_.skip_blanks();
-        if (!option(name, kMaxInt32, value, instr.kind()->least_count))
-          in_.fail(in_.position(), fmt::format("{}=NUMBER", name));
-        instr.set_count(i, value);
+        count(instr.kind()->counts[i], instr.kind()->least_count, i, instr);
       }
       operands(lane, instr);
       break;
@@ -118,6 +113,16 @@ void Parser::attribute(std::string_view name, Instr& instr) {
   in_.name(name);
   in_.expect('=');
   instr.set_attribute(in_.decimal(name));
+}
+
+void Parser::count(std::string_view name, int64_t least, int number, Instr& instr) {
+  if (name.empty()) return;
+  int64_t value = 0;
+  in_.skip_blanks();
+  if (!option(name, kMaxInt32, value, least)) {
+    in_.fail(in_.position(), fmt::format("{}=NUMBER", name));
+  }
+  instr.set_count(number, value);
 }
 
 Opcode Parser::opcode() {

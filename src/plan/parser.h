@@ -42,6 +42,7 @@ class Parser {
   Opcode opcode();
   // NAME=NUMBER, where what is read has a number of that name.
   void attribute(std::string_view name, Instr& instr);
+  void count(std::string_view name, int64_t least, int number, Instr& instr);
   SignalRef signal();
   void operands(const Lane& lane, Instr& instr);
   // Regions up to "->" or the end of the line; their number.

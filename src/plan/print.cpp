@@ -60,15 +60,13 @@ class Printer {
         text(" ").text(to_string(instr.collective)).text(" ").number(instr.id);
         if (instr.team > 0) text(" team=").number(instr.team);
         attribute(form_of(instr.collective).attribute, instr);
+        count(form_of(instr.collective).count, instr.count(0));
         break;
       case OpForm::task_kind:
         if (instr.tile >= 0) text(" #").number(instr.tile);
         if (instr.fused) text(" fused");
         attribute(instr.kind()->attribute, instr);
-        for (int i = 0; i < 2; ++i) {
-          const std::string_view name = instr.kind()->counts[i];
-          if (!name.empty()) text(" ").text(name).text("=").number(instr.count(i));
-        }
+        for (int i = 0; i < 2; ++i) count(instr.kind()->counts[i], instr.count(i));
         break;
       case OpForm::deliver:
         break;
@@ -82,6 +80,10 @@ class Printer {
  private:
   void attribute(std::string_view name, const Instr& instr) {
     if (!name.empty()) text(" ").text(name).text("=").decimal(instr.attribute());
+  }
+
+  void count(std::string_view name, int64_t value) {
+    if (!name.empty()) text(" ").text(name).text("=").number(value);
   }
 
   Printer& text(std::string_view text) {

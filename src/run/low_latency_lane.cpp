@@ -5,6 +5,8 @@
 #include <type_traits>
 
 #include "run/low_latency_heap.h"
+#include "stretto/device/lang/kernels/send_chosen_rows.h"
+#include "stretto/device/lang/kernels/sum_chosen_rows.h"
 #include "stretto/error.h"
 
 namespace stretto::runtime {
@@ -124,7 +126,27 @@ void LowLatencyLane::launch(int32_t id, int rank, const cuda::Stream& stream,
             static_cast<device::int32>(call.count / call.row),
             static_cast<device::uint32>(vectors(call, call.row))};
   }
-  if (call.kind == CollectiveKind::all_reduce_norm) {
+  if (form_of(call.kind).goes_by_ids()) {
+    const LowLatencyCall::Chosen& of = call.chosen;
+    const device::ChosenArgs<GpuBlock> chosen{
+        cuda::chosen_sizes_of(call),
+        pointer<const device::int32>(of.has_wide_ids ? 0 : of.ids),
+        pointer<const device::int64>(of.has_wide_ids ? of.ids : 0),
+        pointer<const float>(of.weights),
+        slots,
+        greetings,
+        state,
+        pointer<device::uint64>(of.bad_ids)};
+    const auto by_choice = static_cast<device::uint32>(of.by_choice);
+    if (call.kind == CollectiveKind::dispatch) {
+      launch_with(device::SendChosenArgs<GpuBlock>{
+          chosen, from, to, by_choice, pointer<device::int32>(of.all_ids),
+          pointer<float>(of.all_weights), pointer<device::uint32>(of.counts)});
+    } else {
+      launch_with(device::SumChosenArgs<GpuBlock>{
+          chosen, from, by_choice, pointer<const device::int32>(of.row_of_choice), to});
+    }
+  } else if (call.kind == CollectiveKind::all_reduce_norm) {
     const uint64_t row = vectors(call, call.row_elements);
     const device::NormArgs<GpuBlock> norm{pointer<const Vec16>(call.weights), nullptr, call.eps};
     launch_with(device::AllReduceNormArgs<GpuBlock>{from, pointer<const Vec16>(call.residual), to,

@@ -43,12 +43,17 @@ std::optional<RunFault> PlanRunner::own_problem(const RunEnd& mine) const {
                               options_.timeout_ns / 1'000'000));
 }
 
+// Each rank that has choices has those of all tokens, so one speaks for all; what ranks look up is
+// in tables of their own.
 uint64_t PlanRunner::bad_ids() const {
+  const bool looks_up = std::any_of(
+      plan_.op.segments.begin(), plan_.op.segments.end(),
+      [](const OperatorSegment& one) { return one.product && one.product->looks_up(); });
   uint64_t all = 0;
   for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
     fabric_.device(rank).make_current();
     all += ranks_[static_cast<size_t>(rank - fabric_.first_rank())].streams->bad_ids();
-    if (!plan_.partitions.empty()) break;
+    if (!looks_up) break;
   }
   return all;
 }

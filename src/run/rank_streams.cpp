@@ -254,7 +254,8 @@ void RankStreams::make_collective(const Op& op, const Stream& stream, int set,
     return;
   }
   const LowLatencyOp& made = low_latency_[op.index];
-  const cuda::LowLatencyCall call = call_of(made, set, rows);
+  cuda::LowLatencyCall call = call_of(made, set, rows);
+  if (call.chosen.counts_bad_ids) call.chosen.bad_ids = bad_ids_.address();
   setup_.low_latency->launch(made.id, setup_.rank, stream, call, receives_early(op, set, call));
 }
 

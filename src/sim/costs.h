@@ -73,6 +73,7 @@ class Costs {
   double collective_launch_us(const Instr& instr, const Plan::Joined& joined) const;
   // Time in which NCCL, or the device language's kernels, then move them.
   double collective_us(const Instr& instr, const Plan::Joined& joined) const;
+  double chosen_us(const Instr& instr) const;  // of one that goes by ids
 
   // GB/s of one of `blocks` blocks that push at once on a GPU; `peers` that the task writes to.
   double push_rate(int blocks, size_t peers) const;

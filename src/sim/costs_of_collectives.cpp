@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "plan/chosen_operands.h"
 #include "sim/calibration.h"
 #include "sim/costs.h"
 
@@ -41,7 +42,28 @@ double Costs::best_link_rate(double bytes) const {
   return best;
 }
 
+// Rows on the link, and in memory those that experts have or get: a token's row for each choice
+// here, where they lie by choice. Weights of own tokens are a hop ahead of the sums that they are
+// for.
+double Costs::chosen_us(const Instr& instr) const {
+  const ChosenOperands of = chosen_operands(plan_, instr);
+  const int ranks = plan_.ranks();
+  const auto reads = plan_.reads(instr);
+  const bool sums = instr.collective == CollectiveKind::combine;
+  const double row =
+      static_cast<double>(of.cols) *
+      static_cast<double>(num_bytes(plan_.buffers[reads[sums ? 2 : 0].buffer].dtype));
+  const double goes = share_that_goes(of, ranks) * static_cast<double>(of.tokens);
+  const double rows =
+      of.by_choice || reads.size() == 4 ? static_cast<double>(of.tokens * of.top_k) / ranks : goes;
+  const double link_us = move_us(goes / ranks * (ranks - 1) * row, machine_.link_gb_per_s);
+  const double memory_us = move_us((rows + 2 * goes) * row, machine_.hbm_gb_per_s);
+  const bool awaits = sums && reads[0].rows() < of.tokens;
+  return std::max(link_us, memory_us) + (awaits ? machine_.signal_us : 0);
+}
+
 double Costs::collective_us(const Instr& instr, const Plan::Joined& joined) const {
+  if (form_of(instr.collective).goes_by_ids()) return chosen_us(instr);
   double read = 0, written = 0;
   for (const Region& region : plan_.reads(instr)) read += region_bytes(region);
   for (const Region& region : plan_.writes(instr)) written += region_bytes(region);
@@ -61,6 +83,9 @@ double Costs::collective_us(const Instr& instr, const Plan::Joined& joined) cons
     case CollectiveKind::all_reduce_norm:
       read = region_bytes(plan_.reads(instr)[0]);
       bytes = 2 * share * read;
+      break;
+    case CollectiveKind::dispatch:
+    case CollectiveKind::combine:
       break;
   }
   if (bytes <= 0) return 0;

@@ -103,7 +103,9 @@ NcclCall at_call(NcclCall call, CallPlaces places) {
 }
 
 LowLatencyCall at_call(LowLatencyCall call, CallPlaces places) {
-  for (DevicePtr* at : {&call.from, &call.to, &call.residual, &call.weights, &call.normed}) {
+  LowLatencyCall::Chosen& of = call.chosen;
+  for (DevicePtr* at : {&call.from, &call.to, &call.residual, &call.weights, &call.normed, &of.ids,
+                        &of.weights, &of.row_of_choice, &of.all_ids, &of.all_weights, &of.counts}) {
     *at = at_call(*at, places);
   }
   return call;

@@ -45,9 +45,20 @@ BufferRows whole_rows(const Plan& plan, const Region& region) {
   return {region.buffer, region.rank, region.row0, region.row1};
 }
 
+const Instr& collective_of(const Plan& plan, int rank, int32_t id) {
+  for (const Lane& lane : plan.lanes) {
+    if (lane.rank != rank || lane.kind != LaneKind::nccl) continue;
+    for (const Instr& instr : lane.instrs) {
+      if (instr.op == Opcode::collective && instr.id == id) return instr;
+    }
+  }
+  throw UsageError(fmt::format("rank {} does not join collective {}", rank, id));
+}
+
 CollectiveParts::CollectiveParts(const Plan& plan, const Instr& instr, int rank)
     : plan_(plan), kind_(instr.collective), joined_(plan.joined_by(instr, rank)) {
-  for (int i = 0; i < joined_.count; ++i) by_rank_.push_back(find(joined_.first + i, instr.id));
+  for (int i = 0; i < joined_.count; ++i)
+    by_rank_.push_back(collective_of(plan, joined_.first + i, instr.id));
   const CollectiveForm& form = form_of(kind_);
   groups_ = form.groups_reads || form.groups_writes ? joined_.count : 1;
   STRETTO_ASSERT(!form.groups_reads || !form.groups_writes, "an all-to-all has no pieces");
@@ -55,16 +66,6 @@ CollectiveParts::CollectiveParts(const Plan& plan, const Instr& instr, int rank)
   for (int group = 0; group < groups_; ++group) {
     for (size_t part = 0; part < parts_; ++part) add(group, part);
   }
-}
-
-const Instr& CollectiveParts::find(int rank, int32_t id) const {
-  for (const Lane& lane : plan_.lanes) {
-    if (lane.rank != rank || lane.kind != LaneKind::nccl) continue;
-    for (const Instr& instr : lane.instrs) {
-      if (instr.op == Opcode::collective && instr.id == id) return instr;
-    }
-  }
-  throw UsageError(fmt::format("rank {} does not join collective {}", rank, id));
 }
 
 void CollectiveParts::add(int group, size_t part) {

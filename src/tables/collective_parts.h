@@ -29,6 +29,9 @@ struct CollectivePiece {
 // the plan uses the rest of them. Throws UsageError when it does.
 BufferRows whole_rows(const Plan& plan, const Region& region);
 
+// A rank's part of the collective with this id. Throws UsageError where it has none.
+const Instr& collective_of(const Plan& plan, int rank, int32_t id);
+
 class CollectiveParts {
  public:
   // Of the collective of which `instr` is that rank's part, but of no all-to-all. Throws UsageError
@@ -46,7 +49,6 @@ class CollectiveParts {
   bool are_even() const;
 
  private:
-  const Instr& find(int rank, int32_t id) const;
   void add(int group, size_t part);
   bool follows(const CollectivePiece& a, const CollectivePiece& b) const;
 

@@ -1,5 +1,7 @@
 #include "tables/collectives.h"
 
+#include <fmt/format.h>
+
 #include "stretto/error.h"
 #include "tables/collective_parts.h"
 
@@ -37,6 +39,10 @@ std::vector<NcclCall> nccl_calls(const Plan& plan, uint32_t lane, uint32_t posit
   const Instr& instr = plan.lanes[lane].instrs[position];
   if (instr.collective == CollectiveKind::all_to_all) {
     return calls_of_exchange(plan, plan.lanes[lane].rank, instr, places, set);
+  }
+  if (form_of(instr.collective).goes_by_ids()) {
+    throw UsageError(
+        fmt::format("NCCL makes no {}: take collectives=low-latency", to_string(instr.collective)));
   }
   const CollectiveParts parts(plan, instr, plan.lanes[lane].rank);
   std::vector<NcclCall> calls;

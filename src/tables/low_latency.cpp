@@ -7,6 +7,7 @@
 
 #include "gpu/few_rows_kernel.h"
 #include "launch/rank_program.h"
+#include "plan/chosen_operands.h"
 #include "schedule/low_latency.h"
 #include "stretto/device/lang/kernels/all_reduce_norm_args.h"
 #include "stretto/error.h"
@@ -22,6 +23,8 @@ static_assert(kVectorBytes == kLowLatencyBytes && device::kMaxRanks == kMostLowL
 // than they have vectors for: the one that greets has none.
 constexpr int kBlocks = 64, kBlocksOfMany = 128;
 constexpr int64_t kMany = 512 * 1024;  // of a rank's part
+// As many as have registers for what a thread keeps.
+constexpr int kSendThreads = 1024, kSumThreads = 896, kChosenInFlight = 2;
 
 int64_t vectors(const LowLatencyCall& call, int64_t elements) {
   return elements * num_bytes(call.dtype) / kVectorBytes;
@@ -98,7 +101,60 @@ std::string why_no_norm(const Plan& plan, const Instr& instr, const LowLatencyCa
   return "";
 }
 
+// Of a rank's part of a dispatch or combine, without places. Whether ids and weights are own ones
+// is seen on the last rank, which has the fewest tokens.
+LowLatencyCall chosen_sizes(const Plan& plan, const Instr& instr) {
+  const ChosenOperands of = chosen_operands(plan, instr);
+  const bool sums = instr.collective == CollectiveKind::combine;
+  const auto block = RowShards{of.tokens, plan.ranks()}.block();
+  LowLatencyCall call;
+  call.kind = instr.collective;
+  call.dtype = plan.buffers[plan.reads(instr)[sums ? 2 : 0].buffer].dtype;
+  call.part = block * of.cols;
+  call.count = of.tokens * of.cols;
+  call.row_elements = of.cols;
+  call.chosen = {static_cast<uint32_t>(of.tokens), static_cast<uint32_t>(block),
+                 static_cast<uint32_t>(of.top_k), static_cast<uint32_t>(of.experts)};
+  call.chosen.by_choice = of.by_choice;
+  call.chosen.has_wide_ids = plan.buffers[plan.reads(instr)[1].buffer].dtype == DType::i64;
+  const auto last = plan.reads(collective_of(plan, plan.ranks() - 1, instr.id));
+  call.chosen.notes_ids = !sums && last[1].rows() < of.tokens;
+  call.chosen.notes_weights = sums ? last[0].rows() < of.tokens : !of.by_choice;
+  return call;
+}
+
+std::string why_not_chosen(const Plan& plan, const Instr& instr, bool serves) {
+  const auto name = to_string(instr.collective);
+  if (serves) return fmt::format("{}: it serves no runs of fewer rows: take rows=fixed", name);
+  const LowLatencyCall call = chosen_sizes(plan, instr);
+  if (call.dtype == DType::fp32) return fmt::format("{}: it moves bf16 and fp16, not fp32", name);
+  if (call.row_elements * num_bytes(call.dtype) % kVectorBytes != 0) {
+    return fmt::format("{}: the {} bytes of a row must be a multiple of {}", name,
+                       call.row_elements * num_bytes(call.dtype), kVectorBytes);
+  }
+  const auto slots = chosen_sizes_of(call).slot_vectors(static_cast<uint64_t>(plan.ranks()));
+  if (slots > kMostVectors) {
+    return fmt::format("{}: {} tokens of {} columns, for which it has no room: take another mover",
+                       name, call.chosen.tokens, call.row_elements);
+  }
+  const auto is_whole = [&](const Region& region) {
+    return region.col0 == 0 && region.cols() == plan.buffers[region.buffer].cols;
+  };
+  const auto reads = plan.reads(instr), writes = plan.writes(instr);
+  if (!std::all_of(reads.begin(), reads.end(), is_whole) ||
+      !std::all_of(writes.begin(), writes.end(), is_whole)) {
+    return fmt::format("{}: it takes whole rows of buffers", name);
+  }
+  for (const Region& read : reads) {
+    for (const Region& write : writes) {
+      if (read.overlaps(write)) return fmt::format("{}: it reads nothing that it writes", name);
+    }
+  }
+  return "";
+}
+
 std::string why_not(const Plan& plan, const Instr& instr, bool serves) {
+  if (form_of(instr.collective).goes_by_ids()) return why_not_chosen(plan, instr, serves);
   if (instr.collective == CollectiveKind::all_to_all) {
     return "collectives low-latency: none of them is an all-to-all: take collectives=nccl";
   }
@@ -113,7 +169,7 @@ std::string why_not(const Plan& plan, const Instr& instr, bool serves) {
     return "collectives low-latency: the rows of a collective do not follow each other by owner";
   }
   const LowLatencyCall call = sizes_of(plan, parts);
-  if (call.dtype == DType::fp32 || call.dtype == DType::i64) {
+  if (call.dtype == DType::fp32 || is_index(call.dtype)) {
     return fmt::format("collectives low-latency: they move bf16 and fp16, not {}",
                        to_string(call.dtype));
   }
@@ -149,6 +205,17 @@ std::string why_not(const Plan& plan, const Instr& instr, bool serves) {
 
 }  // namespace
 
+device::ChosenSizes chosen_sizes_of(const LowLatencyCall& call) {
+  const LowLatencyCall::Chosen& of = call.chosen;
+  return {of.tokens,
+          of.block_tokens,
+          of.top_k,
+          of.experts,
+          static_cast<uint32_t>(vectors(call, call.row_elements)),
+          of.notes_ids ? 1u : 0u,
+          of.notes_weights ? 1u : 0u};
+}
+
 std::string why_no_low_latency(const Plan& plan, bool serves) {
   if (plan.ranks() > device::kMaxRanks) {
     return fmt::format("collectives low-latency: {} ranks, at most {} are served", plan.ranks(),
@@ -183,11 +250,45 @@ std::set<int32_t> receiving_collectives(const Plan& plan) {
 }
 
 LowLatencyCall low_latency_sizes(const Plan& plan, const Instr& instr) {
+  if (form_of(instr.collective).goes_by_ids()) return chosen_sizes(plan, instr);
   return sizes_of(plan, CollectiveParts(plan, instr, 0));
 }
 
+namespace {
+
+LowLatencyCall chosen_call(const Plan& plan, const Instr& instr, const BufferPlaces& places,
+                           int set) {
+  LowLatencyCall call = chosen_sizes(plan, instr);
+  const auto place = [&](std::span<const Region> regions, size_t i) -> DevicePtr {
+    if (i >= regions.size() || regions[i].empty()) return 0;
+    const Region& region = regions[i];
+    return address_of(plan, places, {region.buffer, region.rank, region.row0, region.row1}, set);
+  };
+  const auto reads = plan.reads(instr), writes = plan.writes(instr);
+  const bool sums = instr.collective == CollectiveKind::combine;
+  call.chosen.counts_bad_ids = counts_bad_ids(plan, instr);
+  call.chosen.ids = place(reads, 1);
+  call.chosen.weights = place(reads, sums ? 0 : 2);
+  call.from = place(reads, sums ? 2 : 0);
+  call.to = place(writes, 0);
+  if (sums) {
+    call.chosen.row_of_choice = place(reads, 3);
+  } else {
+    if (writes.size() % 2 == 0) call.chosen.counts = place(writes, writes.size() - 1);
+    if (writes.size() > 2) {
+      call.chosen.all_ids = place(writes, 1);
+      call.chosen.all_weights = place(writes, 2);
+    }
+  }
+  return call;
+}
+
+}  // namespace
+
 LowLatencyCall low_latency_call(const Plan& plan, uint32_t lane, uint32_t position,
                                 const BufferPlaces& places, int set) {
+  const Instr& its = plan.lanes[lane].instrs[position];
+  if (form_of(its.collective).goes_by_ids()) return chosen_call(plan, its, places, set);
   const CollectiveParts parts(plan, plan.lanes[lane].instrs[position], plan.lanes[lane].rank);
   LowLatencyCall call = sizes_of(plan, parts);
   if (call.count == 0) return call;
@@ -250,6 +351,20 @@ LangKernelName copy_rows_kernel() {
 
 namespace {
 
+// A thread for a vector, as far as there are so many: most of a call is the way of one.
+LowLatencyShape chosen_shape(const LowLatencyCall& call, int ranks, int sms) {
+  const bool sums = call.kind == CollectiveKind::combine;
+  LowLatencyShape shape;
+  shape.kernel = {fmt::format("kernels/{}_chosen_rows.h", sums ? "sum" : "send"),
+                  fmt::format("{}_chosen_rows<{}, GpuBlock, {}>", sums ? "sum" : "send",
+                              call.dtype == DType::bf16 ? "Bf16x8" : "Fp16x8", kChosenInFlight),
+                  fmt::format("{}ChosenArgs<GpuBlock>", sums ? "Sum" : "Send")};
+  shape.threads = sums ? kSumThreads : kSendThreads;
+  shape.blocks = std::min(kBlocksOfMany, sms);
+  shape.slot_vectors = chosen_sizes_of(call).slot_vectors(static_cast<uint64_t>(ranks));
+  return shape;
+}
+
 LowLatencyShape shape_of(const LowLatencyCall& call, int ranks, int sms, bool one_shot,
                          const char* sent_by) {
   const auto num = static_cast<size_t>(ranks);
@@ -275,6 +390,9 @@ LowLatencyShape shape_of(const LowLatencyCall& call, int ranks, int sms, bool on
       break;
     case CollectiveKind::all_to_all:
       STRETTO_ASSERT(false, "all-to-alls are NCCL's");
+    case CollectiveKind::dispatch:
+    case CollectiveKind::combine:
+      STRETTO_ASSERT(false, "those have a shape of their own");
     case CollectiveKind::all_reduce_norm: {
       shape.threads = threads_of_norm(vectors(call, call.row_elements));
       const int loads = device::norm_in_flight(ranks, shape.threads, true);
@@ -298,6 +416,7 @@ LowLatencyShape shape_of(const LowLatencyCall& call, int ranks, int sms, bool on
 }  // namespace
 
 LowLatencyShape low_latency_shape(const LowLatencyCall& call, int ranks, int sms) {
+  if (form_of(call.kind).goes_by_ids()) return chosen_shape(call, ranks, sms);
   return shape_of(call, ranks, sms, is_one_shot(call, ranks), "");
 }
 

@@ -10,6 +10,8 @@
 #include "launch/buffer_places.h"
 #include "launch/library_products.h"
 #include "stretto/device/few_rows_task.h"
+#include "stretto/device/lang/gpu_block.h"
+#include "stretto/device/lang/kernels/chosen_rows.h"
 #include "stretto/device/run_rows.h"
 
 namespace stretto::cuda {
@@ -29,6 +31,17 @@ struct LowLatencyCall {
   DevicePtr residual = 0, weights = 0, normed = 0;
   int64_t row_elements = 0;
   float eps = 0;
+  // Of a dispatch or combine. `from` are rows that it reads, `to` rows that it writes.
+  struct Chosen {
+    uint32_t tokens = 0, block_tokens = 0, top_k = 0, experts = 0;
+    bool notes_ids = false, notes_weights = false;  // ranks have those of own tokens alone
+    bool has_wide_ids = false, by_choice = false, counts_bad_ids = false;
+    DevicePtr ids = 0, weights = 0, row_of_choice = 0;
+    DevicePtr all_ids = 0, all_weights = 0, counts = 0;
+    DevicePtr bad_ids = 0;  // where the rank counts those that are no expert's
+
+    bool operator==(const Chosen&) const = default;
+  } chosen = {};
 
   bool operator==(const LowLatencyCall&) const = default;
 };
@@ -42,6 +55,9 @@ LowLatencyCall low_latency_sizes(const Plan& plan, const Instr& instr);
 // has low_latency_collectives, and why_no_low_latency() is empty.
 LowLatencyCall low_latency_call(const Plan& plan, uint32_t lane, uint32_t position,
                                 const BufferPlaces& places, int set);
+
+// Sizes of a dispatch or combine as its kernel takes them.
+device::ChosenSizes chosen_sizes_of(const LowLatencyCall& call);
 
 // Why the kernels cannot make the plan's collectives, of runs of fewer rows where it serves; empty
 // when they can.

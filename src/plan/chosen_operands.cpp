@@ -1,0 +1,126 @@
+#include "plan/chosen_operands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "stretto/device/routing.h"
+
+namespace stretto {
+namespace {
+
+// A region as it must be.
+struct Expected {
+  std::string_view name;
+  const Region* region;
+  int64_t rows, cols;
+  std::optional<DType> dtype = {};  // nothing: what the first region has
+  bool may_be_wide = false;         // i64 in the place of i32
+};
+
+std::string fault_in(const Plan& plan, const std::vector<Expected>& all, DType dtype) {
+  for (const Expected& one : all) {
+    const DType has = plan.buffers[one.region->buffer].dtype, wants = one.dtype.value_or(dtype);
+    const bool is_wide = one.may_be_wide && has == DType::i64;
+    if (one.region->rows() == one.rows && one.region->cols() == one.cols &&
+        (has == wants || is_wide)) {
+      continue;
+    }
+    return fmt::format("expected {} of {}x{} {}, found {} of {}x{} {}", one.name, one.rows,
+                       one.cols, to_string(wants), describe(plan, *one.region), one.region->rows(),
+                       one.region->cols(), to_string(has));
+  }
+  return {};
+}
+
+}  // namespace
+
+ChosenOperands chosen_operands(const Plan& plan, const Instr& instr) {
+  const auto reads = plan.reads(instr), writes = plan.writes(instr);
+  ChosenOperands of;
+  of.experts = instr.count(0);
+  of.top_k = reads[1].cols();
+  if (instr.collective == CollectiveKind::combine) {
+    of.tokens = reads[1].rows();
+    of.cols = reads[2].cols();
+    of.by_choice = reads.size() == 3 && reads[2].rows() == of.tokens * of.top_k;
+  } else {
+    of.by_choice = reads.size() == 2;
+    of.tokens = of.by_choice ? writes[0].rows() / std::max<int64_t>(1, of.top_k) : writes[0].rows();
+    of.cols = reads[0].cols();
+  }
+  return of;
+}
+
+bool counts_bad_ids(const Plan& plan, const Instr& instr) {
+  if (!plan.partitions.empty()) return false;
+  for (const Lane& lane : plan.lanes) {
+    if (lane.kind != LaneKind::nccl) continue;
+    for (const Instr& one : lane.instrs) {
+      if (one.op != Opcode::collective || !form_of(one.collective).goes_by_ids()) continue;
+      return one.id == instr.id;
+    }
+  }
+  return false;
+}
+
+double share_that_goes(const ChosenOperands& of, int ranks) {
+  return 1 - std::pow(1 - 1.0 / ranks, static_cast<double>(of.top_k));
+}
+
+std::string fault_in_chosen(const Plan& plan, const Lane& lane, const Instr& instr) {
+  const auto reads = plan.reads(instr), writes = plan.writes(instr);
+  const bool sums = instr.collective == CollectiveKind::combine;
+  const size_t least = sums ? 3 : 2, most = least + 1;
+  const bool by_token = !sums && reads.size() == 3;
+  const bool counts_fit = sums       ? writes.size() == 1
+                          : by_token ? writes.size() == 3 || writes.size() == 4
+                                     : writes.size() == 1 || writes.size() == 2;
+  if (reads.size() < least || reads.size() > most || !counts_fit || instr.count(0) < 1) {
+    return fmt::format("expected {} to read and write {}, found {} and {} regions",
+                       to_string(instr.collective), form_of(instr.collective).operands,
+                       reads.size(), writes.size());
+  }
+  if (!plan.low_latency_collectives) {
+    return fmt::format("expected {} in a plan with 'collectives low-latency', found none above",
+                       to_string(instr.collective));
+  }
+  if (instr.team > 0) return fmt::format("expected no teams, found team={}", instr.team);
+  const ChosenOperands of = chosen_operands(plan, instr);
+  const int64_t own = RowShards{of.tokens, plan.ranks()}.size(lane.rank);
+  const int64_t choices = of.tokens * of.top_k;
+  const device::ExpertShares shares{static_cast<int32_t>(of.experts), plan.ranks()};
+  constexpr DType kIds = DType::i32;
+  std::vector<Expected> all;
+  DType dtype = plan.buffers[reads[0].buffer].dtype;
+  if (sums) {
+    dtype = plan.buffers[reads[2].buffer].dtype;
+    const int64_t weights = reads[0].rows() == of.tokens ? of.tokens : own;
+    all.push_back({"WEIGHTS", &reads[0], weights, of.top_k, DType::fp32});
+    all.push_back({"IDS", &reads[1], of.tokens, of.top_k, kIds, true});
+    const int64_t rows = reads.size() == 4 ? reads[2].rows() : of.by_choice ? choices : of.tokens;
+    all.push_back({"rows", &reads[2], rows, of.cols});
+    if (reads.size() == 4) all.push_back({"ROWS", &reads[3], choices, 1, kIds});
+    all.push_back({"own sums", &writes[0], own, of.cols});
+  } else {
+    all.push_back({"own rows", &reads[0], own, of.cols});
+    const bool all_ids = !by_token && reads[1].rows() == of.tokens;
+    all.push_back({"IDS", &reads[1], all_ids ? of.tokens : own, of.top_k, kIds, true});
+    if (by_token) all.push_back({"own WEIGHTS", &reads[2], own, of.top_k, DType::fp32});
+    all.push_back({"rows", &writes[0], by_token ? of.tokens : choices, of.cols});
+    if (by_token) {
+      all.push_back({"IDS", &writes[1], of.tokens, of.top_k, kIds});
+      all.push_back({"WEIGHTS", &writes[2], of.tokens, of.top_k, DType::fp32});
+    }
+    if (writes.size() % 2 == 0) {
+      all.push_back({"COUNTS", &writes.back(), shares.size(lane.rank), 1, kIds});
+    }
+  }
+  if (is_index(dtype)) return fmt::format("expected rows of numbers, found {}", to_string(dtype));
+  return fault_in(plan, all, dtype);
+}
+
+}  // namespace stretto
