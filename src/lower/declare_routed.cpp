@@ -71,6 +71,7 @@ void Declarer::declare_routed(RoutedLowering& product) {
   const Segment& product_op = product.op;
   const OperatorSegment& part = product.part;
   const std::string prefix = prefix_ + part.name + "_";
+  if (product.by_ids()) return declare_by_ids(product, prefix);
   const int copies = product.schedule.reuse == Reuse::double_buffer ? 2 : 1;
   const bool by_nccl = product.by_nccl();
   product.x = gathered(part.input, prefix + "x", by_nccl, copies);
@@ -88,6 +89,7 @@ void Declarer::declare_routed(RoutedLowering& product) {
   const bool is_new = product.blocks == known;
   if (is_new) {
     product.ids = gathered(part.ids, prefix + "ids", by_nccl, copies);
+    if (product.goes_by_ids()) plan_.buffers[product.ids.all].dtype = DType::i32;
   } else {
     product.ids.is_gathered = plan_.buffers[product.ids.own].sharded_rows > 0;
   }
@@ -131,7 +133,7 @@ void Declarer::declare_sums(RoutedLowering& product, const std::string& prefix, 
                                             BufferRole::local, partition, product_op.local_n()));
   }
   product.out = result(product.part, product_op.kind.out == Edge::all_reduce, copies);
-  if (product_op.ranks == 1) return;
+  if (product_op.ranks == 1 || product.goes_by_ids()) return;
   if (product.sums_by_nccl()) {
     product.part_sums =
         add(prefix + "part", op().dtype, BufferRole::local, product_op.m, product_op.n);

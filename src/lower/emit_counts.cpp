@@ -21,6 +21,7 @@ void emit_counts(Lowering& state, const PartLowering& part, const OperatorSegmen
                one.op.experts == stage.experts;
       });
   STRETTO_ASSERT(product != state.routed.end(), "what is counted was put in order");
+  if (product->by_ids()) return;  // the collective counts them
   const RoutedBlocks& blocks = state.routed_blocks[product->blocks];
   const uint16_t out = part.results[static_cast<size_t>(segment.result)];
   const LaneTable& lanes = state.lanes;

@@ -35,6 +35,8 @@ AfterTiles emit_packed_reduce(SegmentLowering& state, Emitter& emit);
 AfterTiles emit_exchange_output(SegmentLowering& state, Emitter& emit);
 // Left are the sums of what all ranks send.
 AfterTiles emit_routed(Lowering& state, RoutedLowering& product);
+// Of rows that collectives move by ids (emit_by_ids.cpp).
+void emit_by_ids(Lowering& state, RoutedLowering& product);
 
 struct KRange {
   int32_t begin, end;

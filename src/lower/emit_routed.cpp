@@ -144,6 +144,7 @@ class Routed {
       emit_all_bands();
       if (of_.events) of_.boundaries();
     }
+    if (product_.goes_by_ids()) return combine_by_ids(of_);
     sums_.sum_up_all();
     if (of_.events) of_.boundaries();
     if (product_.sums_by_nccl()) return sums_.reduce_by_nccl();
@@ -163,6 +164,10 @@ class Routed {
 }  // namespace
 
 AfterTiles emit_routed(Lowering& state, RoutedLowering& product) {
+  if (product.by_ids()) {
+    emit_by_ids(state, product);
+    return {};
+  }
   const auto routed = std::make_shared<Routed>(state, product);
   if (!routed->emit()) return {};
   return {[routed] { routed->finish(); }, {}};

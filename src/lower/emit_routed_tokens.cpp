@@ -17,6 +17,9 @@ class RoutedTokens {
     blocks_.has_tables = true;
     if (product_.by_lanes()) {
       send_by_lanes(is_first);
+    } else if (product_.goes_by_ids()) {
+      if (is_first) dispatch_by_ids(of_);
+      if (is_first) make_tables();
     } else {
       if (is_first) gather(product_.ids);
       gather(product_.weights);

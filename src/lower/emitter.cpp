@@ -64,7 +64,8 @@ void Emitter::stage(uint32_t lane, const Stage& stage, int32_t tile) {
   append_of_part(lane, instr);
 }
 
-void Emitter::collective(int rank, CollectiveKind kind, int32_t id, float attribute) {
+void Emitter::collective(int rank, CollectiveKind kind, int32_t id, float attribute,
+                         int64_t count) {
   Instr instr;
   instr.op = Opcode::collective;
   instr.collective = kind;
@@ -72,6 +73,7 @@ void Emitter::collective(int rank, CollectiveKind kind, int32_t id, float attrib
   instr.id = *first_collective_ + id;
   if (teams_ > 1) instr.team = static_cast<uint16_t>(ranks_);
   if (!form_of(kind).attribute.empty()) instr.set_attribute(attribute);
+  if (!form_of(kind).count.empty()) instr.set_count(0, count);
   state_.collectives = std::max(state_.collectives, instr.id + 1);
   append_of_part(lanes_.nccl_lane(rank), instr);
 }

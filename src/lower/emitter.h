@@ -40,7 +40,8 @@ class Emitter {
                     int32_t tile = -1);
   void stage(uint32_t lane, const Stage& stage, int32_t tile = -1);
   // `id`: its number among those of this emitter, which stand together.
-  void collective(int rank, CollectiveKind kind, int32_t id, float attribute = 0);
+  void collective(int rank, CollectiveKind kind, int32_t id, float attribute = 0,
+                  int64_t count = 0);
 
   // A kernel boundary in all compute lanes of the rank.
   void boundary(int rank);

@@ -106,8 +106,16 @@ struct RoutedLowering {
   // Rows are added up from where the caller has them by choice: nothing takes them in the order of
   // a partition.
   bool sums_choices(const Operator& whole) const {
-    return op.only_moves() && communicates() && !by_nccl() && has_sums() && takes_choices(whole);
+    return op.only_moves() && communicates() && has_sums() && takes_choices(whole) &&
+           (!by_nccl() || by_ids());
   }
+  // Collectives that go by ids bring tokens, and take sums back.
+  bool goes_by_ids() const {
+    return by_nccl() && has_shares_of_experts() &&
+           schedule.collectives == CollectivesBy::low_latency;
+  }
+  // And nothing puts rows in order between them.
+  bool by_ids() const { return goes_by_ids() && op.only_moves(); }
   int comm_lanes() const {
     return by_nccl() || by_lanes() || !communicates() ? 0 : schedule.comm_sms;
   }

@@ -54,6 +54,10 @@ struct RoutedEmission {
 // Every rank's rows to who needs them, and the tables that say which rows are whose.
 void gather_routed_tokens(RoutedEmission& of);
 
+// The same by collectives that go by ids, weights with them, and the way back (emit_by_ids.cpp).
+void dispatch_by_ids(RoutedEmission& of);
+void combine_by_ids(RoutedEmission& of);
+
 // What products leave, weighed and summed up for each token.
 class RoutedSums {
  public:

@@ -50,6 +50,39 @@ std::string why_no_library(const Operator& op, const OperatorSegment& product, G
       to_string(gemm), to_string(op.stage(product.stages.back()).kind));
 }
 
+// Collectives that go by ids bring each rank's own tokens, ids and weights to all, or what each has
+// of all.
+std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorSegment*>& products,
+                           size_t at, int split) {
+  const OperatorSegment& one = *products[at];
+  const Segment& of = *one.product;
+  const auto refuse = [](std::string_view what, std::string_view right) {
+    return fmt::format("collectives=low-latency with {}: take {}, or collectives=nccl", what,
+                       right);
+  };
+  if (split > 1) return refuse("parts of the rows that choose experts", "split=1");
+  const auto is_own = [&](int tensor) { return op.tensor(tensor).held == Held::rows; };
+  const bool takes_choices = of.top_k > 1 && op.tensor(one.input).rows == of.m * of.top_k;
+  if (of.only_moves() && takes_choices) {
+    return is_own(one.ids) ? refuse("rows by choice whose ids each rank has its own of",
+                                    "ids that are held whole")
+                           : "";
+  }
+  if (of.only_moves() && one.router_weights < 0) return {};
+  const auto sums = std::find_if(products.begin(), products.end(), [&](const auto* other) {
+    return other->product->is_routed() && other->ids == one.ids && other->router_weights >= 0;
+  });
+  if (sums == products.end()) return refuse("experts whose rows nobody adds up", "a sum of them");
+  const bool has_rows_in_order = op.tensor(one.input).stage >= 0 && of.kind.in == Edge::none;
+  if (!has_rows_in_order && !is_own(one.input)) {
+    return refuse("tokens that each rank has all of", "tokens held by rows");
+  }
+  if (!is_own(one.ids) || !is_own((*sums)->router_weights)) {
+    return refuse("ids or weights that each rank has all of", "both held by rows");
+  }
+  return {};
+}
+
 // The first product whose tensors collectives move; 0 where there is none.
 size_t first_that_collects(const OperatorSchedule& schedule) {
   const auto found = std::find_if(schedule.products.begin(), schedule.products.end(),
@@ -67,6 +100,11 @@ std::vector<std::string> why_not_beside_others(const Operator& op, const Operato
   std::vector<std::string> reasons;
   if (one.gemm != GemmBy::tiles) {
     if (std::string why = why_no_library(op, *products[at], one.gemm); !why.empty()) {
+      reasons.push_back(std::move(why));
+    }
+  }
+  if (products[at]->product->is_routed() && one.collectives == CollectivesBy::low_latency) {
+    if (std::string why = why_not_by_ids(op, products, at, schedule.split); !why.empty()) {
       reasons.push_back(std::move(why));
     }
   }

@@ -42,9 +42,12 @@ void check_routed(Case& c) {
   if (s.gemm == GemmBy::library && c.op_good && !c.op.only_moves()) check_kernel_of_experts(c);
   refuse(s.algorithm != 0, fmt::format("algorithm={}", s.algorithm), "whose library proposes one",
          "algorithm=0");
-  refuse(s.collectives != CollectivesBy::nccl,
-         fmt::format("collectives={}", to_string(s.collectives)),
-         "whose sums are of local rows first", "collectives=nccl");
+  if (s.collectives != CollectivesBy::nccl) {
+    check_collectives(c);
+    refuse(s.mover == Mover::nccl && s.reduction == Reduction::slots,
+           fmt::format("reduction=slots and collectives={}", to_string(s.collectives)),
+           "whose sums its collectives make", "reduction=nccl or collectives=nccl");
+  }
   refuse(s.split_k > 1, fmt::format("split-k={}", s.split_k), "whose tiles are many", "split-k=1");
   refuse(s.k_phases > 1, fmt::format("k-phases={}", s.k_phases), "which come whole", "k-phases=1");
   refuse(s.cluster != 1, fmt::format("cluster={}", s.cluster),

@@ -12,6 +12,27 @@ int64_t most_of_one_shot(int ranks, bool normed) {
   return normed ? kMostNormed : kMost;
 }
 
+namespace {
+
+// Rows that go to experts' ranks, and come back, by ids.
+std::string why_no_chosen_rows(const Segment& op) {
+  if (op.ranks == 1) return "one rank moves none";
+  if (op.kind.weight != Held::experts) return "experts are not dealt to ranks";
+  if (op.kind.out == Edge::all_reduce) return "sums go to who has the token, not to all";
+  if (op.dtype == DType::fp32) return "they move bf16 and fp16, not fp32";
+  const int64_t row = (op.kind.out != Edge::none ? op.n : op.k) * num_bytes(op.dtype);
+  constexpr int64_t kMostBytes = int64_t{256} << 20;
+  const int64_t slots = 2 * op.ranks * RowShards{op.m, op.ranks}.block() * row;
+  if (slots > kMostBytes) {
+    return fmt::format("each rank would have {} MB of slots for rows, {} at most", slots >> 20,
+                       kMostBytes >> 20);
+  }
+  if (row % kLowLatencyBytes == 0) return "";
+  return fmt::format("a row of {} bytes is no multiple of {}", row, kLowLatencyBytes);
+}
+
+}  // namespace
+
 std::string why_no_low_latency(const Segment& op, const Machine& machine, RowCount rows) {
   if (!problems(op).empty()) return "";  // said elsewhere
   if (op.exchanges()) return "none of them is an all-to-all";
@@ -24,6 +45,7 @@ std::string why_no_low_latency(const Segment& op, const Machine& machine, RowCou
   if (op.ranks > kMostLowLatencyRanks) {
     return fmt::format("{} ranks, at most {} are served", op.ranks, kMostLowLatencyRanks);
   }
+  if (op.is_routed()) return why_no_chosen_rows(op);
   const int64_t row = (op.makes_terms() ? op.n : op.k) * num_bytes(op.dtype);
   const int64_t part = !op.owns_rows() ? op.m : op.row_shards().block();
   const bool fits = rows == RowCount::bucket

@@ -70,11 +70,10 @@ Schedule make_library(const Segment& op, const Machine& machine) {
 
 // Where the device language cannot make them, collectives stay NCCL's.
 Schedule make_low_latency(const Segment& op, const Machine& machine) {
-  if (op.only_moves()) return routed_few_rows(op, machine);
-  Schedule schedule = make_library(op, machine);
-  if (why_no_low_latency(op, machine, RowCount::fixed).empty()) {
-    schedule.collectives = CollectivesBy::low_latency;
-  }
+  const bool is_fast = why_no_low_latency(op, machine, RowCount::fixed).empty();
+  if (op.only_moves() && !is_fast) return routed_few_rows(op, machine);
+  Schedule schedule = op.only_moves() ? make_sequential(op, machine) : make_library(op, machine);
+  if (is_fast || op.is_routed()) schedule.collectives = CollectivesBy::low_latency;
   return schedule;
 }
 

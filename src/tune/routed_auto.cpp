@@ -84,10 +84,7 @@ std::vector<RoutedContender> contenders(const Operator& op, const Machine& machi
     add(kByBlocks, *blocks);
     add("library with written sums", with_nccl_ahead(*blocks));
   }
-  const bool moves = std::any_of(op.segments.begin(), op.segments.end(), [](const auto& segment) {
-    return segment.product && segment.product->only_moves();
-  });
-  if (moves) add("low-latency", schedule_of(find_preset("low-latency"), op, machine));
+  add("low-latency", schedule_of(find_preset("low-latency"), op, machine));
   OperatorSchedule whole = tiles;
   take_all_at_once(op, whole);
   add("tiles,granularity=whole", std::move(whole));

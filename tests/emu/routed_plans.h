@@ -42,7 +42,8 @@ inline std::optional<OperatorSchedule> with_written_sums(const Operator& op,
   for (const OperatorSegment& segment : op.segments) {
     if (!segment.product) continue;
     Schedule& one = schedule.products[product++];
-    if (!segment.product->is_routed() || one.mover != Mover::nccl) continue;
+    const bool by_nccl_alone = one.mover == Mover::nccl && one.collectives == CollectivesBy::nccl;
+    if (!segment.product->is_routed() || !by_nccl_alone) continue;
     one.mover = of_tokens;
     if (one.reduction != Reduction::nccl) continue;
     const bool is_all_reduce = segment.product->kind.out == Edge::all_reduce;

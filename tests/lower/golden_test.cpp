@@ -93,6 +93,8 @@ constexpr Golden kGoldens[] = {
     {"moe-ep.sequential", kDealtExperts, "sequential,tile=8x16"},
     {"moe-ep.tiles", kDealtExperts, "tiles,tile=8x16,comm-sms=1,granularity=whole"},
     {"moe-ep.by-source", kDealtExperts, "tiles,tile=8x16,comm-sms=1,granularity=chunk"},
+    {"moe-ep.low-latency", kDealtExperts, "low-latency,tile=8x16,gemm=tiles"},
+    {"dispatch-combine.low-latency", kMoved, "low-latency,tile=8x16"},
     {"dispatch-combine.tiles", kMoved, "tiles,tile=8x16,comm-sms=1,granularity=chunk"},
     {"embedding-a2a.uneven", kUnevenTables, "tiles,tile=8x16"},
     {"embedding-a2a.uneven-sequential", kUnevenTables, "sequential,tile=8x16"},

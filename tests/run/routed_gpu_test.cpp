@@ -96,6 +96,10 @@ std::vector<RoutingCase> cases() {
       for (const char* name : {"dispatch", "combine", "dispatch-combine"}) {
         all.push_back({fmt::format("{} t=203 h=512 experts={} k=3", name, 3 * ranks - 1),
                        "low-latency", ranks});
+        all.push_back({fmt::format("{} t=7 h=7168 experts={} k=8", name, 4 * ranks), "low-latency",
+                       ranks, "fp16"});
+        all.push_back({fmt::format("{}-i64 t=130 h=1024 experts={} k=5", name, 5 * ranks),
+                       "low-latency", ranks});
       }
       const std::string uneven =
           fmt::format("moe-ep t=203 h=512 f=384 experts={} k=3", 3 * ranks - 1);

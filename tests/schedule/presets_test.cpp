@@ -149,7 +149,9 @@ TEST(Presets, MoveFewRowsOtherwiseThanMany) {
     EXPECT_THAT(legal(op, made, machine), testing::IsEmpty()) << name;
     return made.products[0];
   };
-  EXPECT_EQ(schedule("low-latency", 1024).tile_m, 16);
+  EXPECT_EQ(schedule("low-latency", 1024).collectives, CollectivesBy::low_latency);
+  EXPECT_EQ(schedule("low-latency", 32768).collectives, CollectivesBy::nccl);
+  EXPECT_EQ(schedule("low-latency", 32768).tile_m, 16);
   EXPECT_EQ(schedule("low-latency", 32768).granularity, Granularity::whole);
   EXPECT_EQ(schedule("tiles", 1024).granularity, Granularity::whole);
   EXPECT_EQ(schedule("tiles", 32768).granularity, Granularity::chunk);

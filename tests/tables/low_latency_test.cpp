@@ -74,6 +74,47 @@ TEST(LowLatency, NormsSumsInOneKernel) {
   EXPECT_EQ(shape.slot_vectors, 4u * 3 * 16'667 * 8);  // owners have whole rows
 }
 
+// Rows that choose experts: who knows whose ids, and where rows lie.
+TEST(LowLatency, MovesRowsByTheirIds) {
+  const auto calls_of = [](const char* name) {
+    const Operator op = make_operator(name, {{"t", 10}, {"h", 64}, {"experts", 6}, {"k", 3}}, 3);
+    const Machine machine = default_machine(3);
+    const Plan plan = lower(op, parse_schedules("low-latency", op, machine), machine);
+    EXPECT_EQ(why_no_low_latency(plan), "");
+    EXPECT_THAT(why_no_low_latency(plan, true), HasSubstr("no runs of fewer rows"));
+    std::vector<LowLatencyCall> calls;
+    for (const Lane& lane : plan.lanes) {
+      for (const Instr& instr : lane.instrs) {
+        if (lane.rank == 0 && instr.op == Opcode::collective) {
+          calls.push_back(low_latency_sizes(plan, instr));
+        }
+      }
+    }
+    for (const LowLatencyCall& call : calls) {
+      EXPECT_EQ(call.part, 4 * 64);
+      EXPECT_EQ(call.chosen.tokens, 10u);
+      EXPECT_EQ(call.chosen.experts, 6u);
+    }
+    return calls;
+  };
+  const std::vector<LowLatencyCall> there = calls_of("dispatch"), back = calls_of("combine"),
+                                    both = calls_of("dispatch-combine");
+  ASSERT_EQ(there.size() + back.size(), 2u);
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_TRUE(there[0].chosen.by_choice && back[0].chosen.by_choice);
+  EXPECT_FALSE(there[0].chosen.notes_ids || there[0].chosen.notes_weights);
+  EXPECT_FALSE(back[0].chosen.notes_ids);
+  EXPECT_TRUE(back[0].chosen.notes_weights);
+  EXPECT_TRUE(both[0].chosen.notes_ids && both[0].chosen.notes_weights);
+  EXPECT_FALSE(both[0].chosen.by_choice || both[1].chosen.by_choice);
+  EXPECT_FALSE(both[1].chosen.notes_weights);
+  // Rows of two calls; and of three 6 words of ids and weights, which are two vectors.
+  EXPECT_EQ(low_latency_shape(there[0], 3, 132).slot_vectors, 3u * 4 * 2 * 8);
+  EXPECT_EQ(low_latency_shape(both[0], 3, 132).slot_vectors, 3u * 4 * (2 * 8 + 3 * 2));
+  EXPECT_THAT(low_latency_shape(both[1], 3, 132).kernel.kernel,
+              HasSubstr("sum_chosen_rows<Bf16x8"));
+}
+
 // A thread for each vector of a row, of which one hop is the faster way between two ranks.
 TEST(LowLatency, NormsRowsByAsManyThreadsAsTheyHaveVectors) {
   const auto shape_of = [](int64_t rows, int64_t columns, int ranks) {

@@ -342,7 +342,7 @@ TEST_P(MovedMaps, SumsTakeTheRowsOfTheRanksChoices) {
 INSTANTIATE_TEST_SUITE_P(
     Plans, MovedMaps,
     testing::Values(MapsCase{"combine t=45 h=64 experts=7 k=3 ranks=3", "tiles,tile=16x64"},
-                    MapsCase{"combine-i64 t=45 h=64 experts=6 k=3 ranks=2", "low-latency"}));
+                    MapsCase{"combine-i64 t=45 h=64 experts=6 k=3 ranks=2", "tiles,sync=counter,tile=16x64"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Plans, RoutedMaps,

@@ -1,0 +1,99 @@
+// Rows that collectives move by ids: to the ranks of the experts that they choose, and back as
+// weighted sums.
+#include <optional>
+
+#include "lower/emit_patterns.h"
+#include "lower/emit_rows.h"
+#include "lower/routed_emission.h"
+#include "stretto/error.h"
+
+namespace stretto {
+namespace {
+
+// Where the caller wants to know how many choices each expert of a rank has.
+std::optional<uint16_t> buffer_of_counts(const RoutedEmission& of) {
+  const PartLowering& part = of.state.parts[of.product.of_part];
+  for (const OperatorSegment& segment : part.rows.op.segments) {
+    if (!counts_choices(part.rows.op, segment)) continue;
+    const Stage& stage = part.rows.op.stage(segment.stages[0]);
+    if (stage.in[0] != of.product.part.ids || stage.experts != of.product.op.experts) continue;
+    return part.results[static_cast<size_t>(segment.result)];
+  }
+  return std::nullopt;
+}
+
+Region all_of(const RoutedEmission& of, uint16_t buffer, int rank) {
+  const Buffer& whole = of.state.plan.buffers[buffer];
+  return region_of({0, whole.rows_on(rank), 0, whole.cols}, buffer, rank);
+}
+
+void emit_dispatch(RoutedEmission& of, const GatheredRows* weights) {
+  const RoutedLowering& product = of.product;
+  const std::optional<uint16_t> counts = buffer_of_counts(of);
+  for (int rank = 0; rank < of.ranks; ++rank) {
+    of.emit.read(of.own_rows(product.x, rank));
+    // Who has all ids knows what comes.
+    of.emit.read(weights ? of.own_rows(product.ids, rank) : all_of(of, product.ids.own, rank));
+    if (weights) {
+      of.emit.read(of.own_rows(*weights, rank));
+      for (const GatheredRows* rows : {&product.x, &product.ids, weights}) {
+        of.emit.write(all_of(of, rows->all, rank));
+      }
+    } else {
+      of.emit.write(all_of(of, product.out, rank));
+    }
+    if (counts) of.emit.write(all_of(of, *counts, rank));
+    of.emit.collective(rank, CollectiveKind::dispatch, of.collectives, 0, of.blocks.all_experts);
+  }
+  ++of.collectives;
+}
+
+// `ids`: of all tokens. With `row_of_choice` rows lie in a partition.
+void emit_combine(RoutedEmission& of, uint16_t ids, uint16_t rows,
+                  std::optional<uint16_t> row_of_choice) {
+  const RoutedLowering& product = of.product;
+  for (int rank = 0; rank < of.ranks; ++rank) {
+    of.emit.read(all_of(of, product.weights.all, rank));
+    of.emit.read(all_of(of, ids, rank));
+    of.emit.read(all_of(of, rows, rank));
+    if (row_of_choice) of.emit.read(all_of(of, *row_of_choice, rank));
+    of.emit.write(all_of(of, product.out, rank));
+    of.emit.collective(rank, CollectiveKind::combine, of.collectives, 0, of.blocks.all_experts);
+  }
+  ++of.collectives;
+}
+
+// The products whose rows are those of one partition, the first ahead.
+std::vector<RoutedLowering*> of_same_blocks(RoutedEmission& of) {
+  std::vector<RoutedLowering*> found;
+  for (RoutedLowering& one : of.state.routed) {
+    if (one.blocks == of.product.blocks) found.push_back(&one);
+  }
+  return found;
+}
+
+}  // namespace
+
+void emit_by_ids(Lowering& state, RoutedLowering& product) {
+  RoutedEmission of(state, product);
+  const GatheredRows* const weights = product.has_sums() ? &product.weights : nullptr;
+  if (weights == nullptr || product.x.is_gathered) emit_dispatch(of, weights);
+  if (weights != nullptr) emit_combine(of, product.ids.all, product.x.all, std::nullopt);
+}
+
+void dispatch_by_ids(RoutedEmission& of) {
+  for (RoutedLowering* const one : of_same_blocks(of)) {
+    if (!one->has_sums()) continue;
+    emit_dispatch(of, &one->weights);
+    return;
+  }
+  STRETTO_ASSERT(false, "some product adds up what experts make");
+}
+
+void combine_by_ids(RoutedEmission& of) {
+  const std::vector<uint16_t>& kept = of.product.kept;
+  const uint16_t ids = of_same_blocks(of).front()->ids.all;
+  emit_combine(of, ids, kept[of.product.part.stages.size() - 2], of.blocks.rows);
+}
+
+}  // namespace stretto
