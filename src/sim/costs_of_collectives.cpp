@@ -42,9 +42,9 @@ double Costs::best_link_rate(double bytes) const {
   return best;
 }
 
-// Rows on the link, and in memory those that experts have or get: a token's row for each choice
-// here, where they lie by choice. Weights of own tokens are a hop ahead of the sums that they are
-// for.
+// Rows on the link, and in memory those that experts have or get, a token's row for each choice
+// here where they lie by choice, and slots, which are written, read and poisoned. Weights of own
+// tokens are a hop ahead of the sums that they are for.
 double Costs::chosen_us(const Instr& instr) const {
   const ChosenOperands of = chosen_operands(plan_, instr);
   const int ranks = plan_.ranks();
@@ -57,7 +57,7 @@ double Costs::chosen_us(const Instr& instr) const {
   const double rows =
       of.by_choice || reads.size() == 4 ? static_cast<double>(of.tokens * of.top_k) / ranks : goes;
   const double link_us = move_us(goes / ranks * (ranks - 1) * row, machine_.link_gb_per_s);
-  const double memory_us = move_us((rows + 2 * goes) * row, machine_.hbm_gb_per_s);
+  const double memory_us = move_us((rows + 4 * goes) * row, machine_.hbm_gb_per_s);
   const bool awaits = sums && reads[0].rows() < of.tokens;
   return std::max(link_us, memory_us) + (awaits ? machine_.signal_us : 0);
 }

@@ -103,6 +103,8 @@ std::vector<RoutingCase> cases() {
       }
       const std::string uneven =
           fmt::format("moe-ep t=203 h=512 f=384 experts={} k=3", 3 * ranks - 1);
+      all.push_back({uneven, "low-latency", ranks});
+      all.push_back({uneven, "low-latency,gemm=tiles,tile=32x64", ranks, "fp16"});
       all.push_back({uneven, "tiles,comm-sms=4,granularity=whole", ranks});
       all.push_back({uneven, "tiles,comm-sms=4,granularity=chunk", ranks});
       all.push_back({fmt::format("moe-tp-down t=130 h=512 f={} experts=9 k=4", 64 * ranks),

@@ -74,8 +74,24 @@ TEST(RoutedAuto, TakesOfAlikeWaysTheOneThatWasFasterWhenMeasured) {
   };
   const std::string whole = reason("moe-tp t=1024 h=4096 f=3584 experts=8 k=2");
   EXPECT_TRUE(whole.starts_with("library by all blocks, simulated:")) << whole;
-  const std::string dealt = reason("moe-ep t=256 h=2048 f=768 experts=128 k=8");
-  EXPECT_TRUE(dealt.starts_with("library, simulated:")) << dealt;
+  // Slots of so many tokens would take too much of a rank.
+  const std::string dealt = reason("moe-ep t=40960 h=2048 f=768 experts=8 k=2");
+  EXPECT_EQ(dealt.find("low-latency"), std::string::npos) << dealt;
+}
+
+// Few tokens of experts that are dealt to ranks go by their ids.
+TEST(RoutedAuto, SendsFewTokensByTheirIds) {
+  for (const char* text : {"moe-ep t=256 h=2048 f=768 experts=128 k=8 ranks=2 dtype=bf16",
+                           "dispatch t=256 h=7168 experts=256 k=8 ranks=2 dtype=bf16",
+                           "combine t=256 h=7168 experts=256 k=8 ranks=2 dtype=bf16",
+                           "dispatch-combine t=256 h=7168 experts=256 k=8 ranks=2 dtype=bf16"}) {
+    const Operator op = parse_operator(text);
+    const AutoSchedules found = auto_schedules(op, default_machine(2), load_tuning());
+    EXPECT_TRUE(found.reason.starts_with("low-latency, ")) << found.reason;
+    for (const Schedule& one : found.schedule.products) {
+      EXPECT_EQ(one.collectives, CollectivesBy::low_latency) << text;
+    }
+  }
 }
 
 // Whole products pad no entries; where they are none, tiles make them.
