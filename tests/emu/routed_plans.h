@@ -52,6 +52,17 @@ inline std::optional<OperatorSchedule> with_written_sums(const Operator& op,
   return schedule == by_nccl ? std::nullopt : std::optional(std::move(schedule));
 }
 
+// The same where collectives go by ids, if they can.
+inline std::optional<OperatorSchedule> with_ids(const Operator& op, const Machine& machine,
+                                                OperatorSchedule by_nccl) {
+  for (Schedule& product : by_nccl.products) {
+    const bool is_so = product.mover == Mover::nccl && product.reduction != Reduction::slots;
+    if (!is_so || product.collectives != CollectivesBy::nccl) return std::nullopt;
+    product.collectives = CollectivesBy::low_latency;
+  }
+  return legal(op, by_nccl, machine).empty() ? std::optional(std::move(by_nccl)) : std::nullopt;
+}
+
 // Both partitions, and tiles of all heights, whatever the preset takes.
 inline std::vector<OperatorSchedule> schedules_of(const Operator& op, const Machine& machine) {
   std::vector<OperatorSchedule> all;
@@ -81,6 +92,7 @@ inline std::vector<OperatorSchedule> schedules_of(const Operator& op, const Mach
     auto written = with_written_sums(op, all[i], Mover::nccl);
     if (written && op.ranks <= kFewRanks) all.push_back(*std::move(written));
     if (auto sent = with_written_sums(op, all[i], Mover::epilogue)) all.push_back(*std::move(sent));
+    if (auto chosen = with_ids(op, machine, all[i])) all.push_back(*std::move(chosen));
   }
   return all;
 }
