@@ -20,9 +20,11 @@ constexpr size_t kVectorBytes = sizeof(Vec16);
 constexpr uint32_t kNegativeZeros = 0x80008000u;  // what slots hold until data has come
 
 // SMs that a rank's blocks may take. Where ranks share a GPU those that are in a collective wait on
-// theirs for one that still multiplies, and its clusters need SMs beside each other.
+// theirs for one that still multiplies, and its clusters need SMs beside each other; and blocks
+// with as many threads as there can be leave no room for another's on their SM.
 int sms_of(const cuda::Device& device) {
-  return device.ranks() > 1 ? std::max(1, device.num_sms() / 2) : device.num_sms();
+  if (device.ranks() == 1) return device.num_sms();
+  return std::max(1, device.num_sms() / std::max(2, device.ranks()));
 }
 
 uint64_t vectors(const LowLatencyCall& call, int64_t elements) {
