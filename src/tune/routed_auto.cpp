@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "schedule/routed_point.h"
+
 namespace stretto {
 namespace {
 
@@ -62,6 +64,24 @@ OperatorSchedule with_nccl_ahead(OperatorSchedule schedule) {
   return schedule;
 }
 
+bool moves_rows_alone(const Operator& op) {
+  return std::any_of(op.segments.begin(), op.segments.end(), [](const OperatorSegment& one) {
+    return one.product && one.product->only_moves();
+  });
+}
+
+// Few rows are in order sooner in low entries.
+OperatorSchedule in_low_entries(const Operator& op, const Machine& machine,
+                                OperatorSchedule schedule) {
+  size_t product = 0;
+  for (const OperatorSegment& segment : op.segments) {
+    if (!segment.product) continue;
+    Schedule& one = schedule.products[product++];
+    if (segment.product->only_moves()) one = routed_few_rows(*segment.product, machine);
+  }
+  return schedule;
+}
+
 // What communicates behind and ahead of products, and what beside them. The preset has a partition
 // for each source where the rows that those pad may be worth it; one of all tokens is tried always.
 std::vector<RoutedContender> contenders(const Operator& op, const Machine& machine, RowCount rows) {
@@ -84,7 +104,8 @@ std::vector<RoutedContender> contenders(const Operator& op, const Machine& machi
     add(kByBlocks, *blocks);
     add("library with written sums", with_nccl_ahead(*blocks));
   }
-  add("low-latency", schedule_of(find_preset("low-latency"), op, machine));
+  // No GPU has run what goes by ids: it is taken by its name alone until it is measured.
+  if (moves_rows_alone(op)) add("tiles in low entries", in_low_entries(op, machine, tiles));
   OperatorSchedule whole = tiles;
   take_all_at_once(op, whole);
   add("tiles,granularity=whole", std::move(whole));
