@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "gpu/kernel_words.h"
 #include "stretto/error.h"
@@ -28,9 +29,10 @@ std::string why_illegal(const FewRowsConfig& config) {
     return fmt::format("tiles of few rows have a multiple of 8 columns up to {}, not {}",
                        device::kFewRowsColumns, config.columns);
   }
-  if (config.rows < 16 || config.rows > device::kMostFewRows || config.rows % 16 != 0) {
-    return fmt::format("tiles of few rows have a multiple of 16 rows up to {}, not {}",
-                       device::kMostFewRows, config.rows);
+  if (config.rows < device::kFewRowsUnit || config.rows > device::kMostFewRows ||
+      config.rows % device::kFewRowsUnit != 0) {
+    return fmt::format("tiles of few rows have a multiple of {} rows up to {}, not {}",
+                       device::kFewRowsUnit, device::kMostFewRows, config.rows);
   }
   if (config.consumers < 1 || config.consumers > 2) return "consumers must be 1 or 2";
   if (config.splits < 1 || config.splits > device::kMostSplits) {
@@ -69,17 +71,23 @@ FewRowsConfig fitted(const FewRowsShape& shape, int num_sms) {
   constexpr int32_t kFewToShareAnSm = 64;
   FewRowsConfig config;
   config.bf16 = shape.dtype == DType::bf16;
-  config.rows = static_cast<int>(tiles_of(std::max<int64_t>(shape.rows, 1), 16) * 16);
+  config.rows = static_cast<int>(tiles_of(std::max<int64_t>(shape.rows, 1), device::kFewRowsUnit)) *
+                device::kFewRowsUnit;
   const int64_t tiles = tiles_of(shape.columns, kColumns);
   const int64_t most_splits = std::min<int64_t>(device::kMostSplits, tiles_of(shape.k, 4 * kTileK));
   config.splits = static_cast<int>(std::clamp<int64_t>(num_sms / tiles, 1, most_splits));
   config.consumers = config.splits > 1 ? 1 : 2;
   const bool many = tiles > num_sms && config.rows <= kFewToShareAnSm;
   config.blocks_per_sm = many || config.splits > 2 ? 2 : 1;
+  // Of few widths, so that kernels are few that may be compiled ahead.
+  constexpr int kWidths[] = {40, 48, 64}, kWidthsOfRanges[] = {32, 64};
+  const std::span<const int> widths =
+      config.splits > 1 ? std::span<const int>(kWidthsOfRanges) : std::span<const int>(kWidths);
   const int64_t most_tiles = std::max<int64_t>(
       1, (config.splits > 1 ? 1 : config.blocks_per_sm) * int64_t{num_sms} / config.splits);
-  config.columns = static_cast<int>(
-      std::clamp<int64_t>(tiles_of(tiles_of(shape.columns, most_tiles), 8) * 8, 8, kColumns));
+  const int64_t least = tiles_of(shape.columns, most_tiles);
+  const auto width = std::find_if(widths.begin(), widths.end(), [&](int w) { return w >= least; });
+  config.columns = width == widths.end() ? device::kFewRowsColumns : *width;
   const device::FewRowsLayout layout = device::layout_of(config);
   const int64_t room = kStageBytes / config.blocks_per_sm / (layout.a_bytes + layout.b_bytes);
   config.stages =

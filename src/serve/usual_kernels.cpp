@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "stretto/buckets.h"
+#include "stretto/device/few_rows_task.h"
 #include "stretto/lower.h"
 #include "tables/plan_limits.h"
 
@@ -66,6 +67,22 @@ class UsualKernels {
     }
   }
 
+  // By rows and columns: every kernel of few rows that a machine's SMs may ask for.
+  void add_few_rows(DType dtype, const Machine& machine) {
+    constexpr int64_t kColumns[] = {1024, 2048, 2560,  3072,  4096, 5120,
+                                    6144, 8192, 10240, 12288, 16384};
+    constexpr int64_t kLengths[] = {512, 768, 8192};  // of sums: short ones are split less often
+    constexpr int kStep = device::kFewRowsUnit;
+    for (int64_t rows = kStep; rows <= device::kMostFewRows; rows += kStep) {
+      for (const int64_t columns : kColumns) {
+        for (const int64_t k : kLengths) {
+          const Segment op{kGemmAr, rows, columns, 2 * k, 2, dtype};
+          add(op, parse_schedule("few-rows", op, machine), machine);
+        }
+      }
+    }
+  }
+
   // Other sizes than the rows say nothing of a kernel.
   void add_listed(DType dtype, const Machine& machine) {
     for (const auto& [kind, rows, ranks, text] : kListed) {
@@ -100,7 +117,10 @@ std::vector<cuda::KernelEntry> usual_kernels(const Tuning& tuning, const std::st
     machine.gpu = tuned.gpu;
     const bool is_first = machines.insert(tuned.machine).second;
     for (const DType dtype : {DType::bf16, DType::fp16}) {
-      if (is_first) usual.add_listed(dtype, machine);
+      if (is_first) {
+        usual.add_listed(dtype, machine);
+        usual.add_few_rows(dtype, machine);
+      }
       Segment op = tuned.op;
       op.dtype = dtype;
       usual.add(op, auto_schedule(op, machine, tuning).schedule, machine);

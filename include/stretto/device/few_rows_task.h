@@ -36,7 +36,7 @@ struct RowTargets {
 
 struct FewRowsConfig {
   int32 columns = 64;       // of weights in a tile: a multiple of 8 up to 64
-  int32 rows = 64;          // of tokens: a multiple of 16 up to kMostFewRows
+  int32 rows = 64;          // of tokens: a multiple of kFewRowsUnit up to kMostFewRows
   int32 stages = 8;         // K blocks in flight
   int32 consumers = 2;      // that take K blocks in turns: 1 or 2
   int32 splits = 1;         // ranges of K, one a block of a cluster
@@ -46,6 +46,7 @@ struct FewRowsConfig {
   constexpr bool operator==(const FewRowsConfig&) const = default;
 };
 
+inline constexpr int32 kFewRowsUnit = 16;  // rows of a tile are a multiple of it
 inline constexpr int32 kMostFewRows = 128;
 inline constexpr int32 kFewRowsColumns = 64;  // that wgmma multiplies, whatever a tile has
 inline constexpr int32 kMostSplits = 4;
