@@ -1,7 +1,7 @@
 #include "run/copy_rows.h"
 
 #include "stretto/error.h"
-#include "tables/low_latency.h"
+#include "tables/low_latency_shape.h"
 
 namespace stretto::runtime {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tables/low_latency.h"
+#include "tables/low_latency_shape.h"
 
 namespace stretto::runtime {
 

@@ -8,7 +8,7 @@
 #include "fabric/lang_group.h"
 #include "run/kernel_store.h"
 #include "stretto/device/few_rows_task.h"
-#include "tables/low_latency.h"
+#include "tables/low_latency_shape.h"
 
 namespace stretto::runtime {
 

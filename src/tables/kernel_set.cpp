@@ -13,7 +13,7 @@
 #include "launch/library_products.h"
 #include "launch/passes.h"
 #include "launch/rank_program.h"
-#include "tables/low_latency.h"
+#include "tables/low_latency_shape.h"
 
 namespace stretto::cuda {
 namespace {

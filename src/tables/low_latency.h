@@ -6,13 +6,9 @@
 #include <set>
 #include <string>
 
-#include "lang/lang_kernel.h"
 #include "launch/buffer_places.h"
-#include "launch/library_products.h"
-#include "stretto/device/few_rows_task.h"
-#include "stretto/device/lang/gpu_block.h"
-#include "stretto/device/lang/kernels/chosen_rows.h"
 #include "stretto/device/run_rows.h"
+#include "stretto/schedule.h"
 
 namespace stretto::cuda {
 
@@ -46,6 +42,11 @@ struct LowLatencyCall {
   bool operator==(const LowLatencyCall&) const = default;
 };
 
+// Of 16 bytes, in so many elements.
+inline int64_t vectors_of(const LowLatencyCall& call, int64_t elements) {
+  return elements * num_bytes(call.dtype) / kLowLatencyBytes;
+}
+
 // Ids of the collectives that only receive what a product of few rows sends.
 std::set<int32_t> receiving_collectives(const Plan& plan);
 
@@ -55,9 +56,6 @@ LowLatencyCall low_latency_sizes(const Plan& plan, const Instr& instr);
 // has low_latency_collectives, and why_no_low_latency() is empty.
 LowLatencyCall low_latency_call(const Plan& plan, uint32_t lane, uint32_t position,
                                 const BufferPlaces& places, int set);
-
-// Sizes of a dispatch or combine as its kernel takes them.
-device::ChosenSizes chosen_sizes_of(const LowLatencyCall& call);
 
 // Why the kernels cannot make the plan's collectives, of runs of fewer rows where it serves; empty
 // when they can.
@@ -69,28 +67,5 @@ LowLatencyCall with_rows(LowLatencyCall call, const device::RunRows& run, int64_
 // The same of a run whose rows stand in memory; `run` has as many as there may be.
 LowLatencyCall with_rows_at(LowLatencyCall call, DevicePtr rows_at, const device::RunRows& run,
                             int64_t most);
-
-inline constexpr int kLowLatencyThreads = 512;  // of a block; norms take as many as rows ask for
-
-// What a call runs as. Every rank sends its rows to all others, or of large all-reduces to their
-// owners, who send on the sums: the kernel, its grid, and the memory that its calls share.
-struct LowLatencyShape {
-  LangKernelName kernel;
-  int threads = kLowLatencyThreads;
-  int blocks = 1;
-  size_t slot_vectors = 0;  // symmetric, of 16 bytes
-};
-
-// The kernel of a product of few rows (few_rows_kernel.h).
-device::FewRowsConfig few_rows_config(const Plan& plan, const Product& product);
-
-// Copies rows whose number stands in memory (copy_rows.h); at most kLowLatencyThreads a block.
-LangKernelName copy_rows_kernel();
-
-// `sms`: those that the rank has.
-LowLatencyShape low_latency_shape(const LowLatencyCall& call, int ranks, int sms);
-// The same of a call whose rows the kernel before it on the stream sends (few_rows_task.h): a sum
-// in one hop, however many they are.
-LowLatencyShape receiving_shape(const LowLatencyCall& call, int ranks, int sms);
 
 }  // namespace stretto::cuda

@@ -190,7 +190,7 @@ TEST_P(GpuCompileKernels, ChosenRowsWithoutSpillsAtTheirLaunchBounds) {
               1024);
   expect_good({"kernels/sum_chosen_rows.h", "sum_chosen_rows<Fp16x8, GpuBlock, 2>",
                "SumChosenArgs<GpuBlock>"},
-              896);
+              768);
 }
 
 // Movers with as many vectors in flight as a block of that size has registers for.

@@ -1,7 +1,5 @@
 // What the device language's kernels are told to move for a plan's collectives, and what they
 // refuse.
-#include "tables/low_latency.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +11,7 @@
 #include "stretto/lower.h"
 #include "stretto/serve.h"
 #include "tables/kernel_set.h"
+#include "tables/low_latency_shape.h"
 
 namespace stretto::cuda {
 namespace {

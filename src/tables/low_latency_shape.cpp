@@ -1,0 +1,138 @@
+#include "tables/low_latency_shape.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gpu/few_rows_kernel.h"
+#include "schedule/low_latency.h"
+#include "stretto/device/lang/kernels/all_reduce_norm_args.h"
+#include "stretto/error.h"
+
+namespace stretto::cuda {
+namespace {
+
+// Blocks that were best of few bytes and of many, on 2 H200s. Few are not slower with more blocks
+// than they have vectors for: the one that greets has none.
+constexpr int kBlocks = 64, kBlocksOfMany = 128;
+constexpr int64_t kMany = 512 * 1024;  // of a rank's part
+// As many as have registers for what a thread keeps.
+constexpr int kSendThreads = 1024, kSumThreads = 768, kChosenInFlight = 2;
+
+bool is_one_shot(const LowLatencyCall& call, int ranks) {
+  const bool normed = call.kind == CollectiveKind::all_reduce_norm;
+  const CollectiveForm form = form_of(call.kind);
+  return form.groups_reads || form.groups_writes ||
+         call.count * num_bytes(call.dtype) * (ranks - 1) <= most_of_one_shot(ranks, normed);
+}
+
+// A block norms whole rows: a thread for each vector of a row, or for as many in each of its turns.
+int threads_of_norm(int64_t row_vectors) {
+  constexpr int64_t kMost = 1024, kWarp = 32;
+  const int64_t turns = (row_vectors + kMost - 1) / kMost;
+  const int64_t each = ((row_vectors + turns - 1) / turns + kWarp - 1) / kWarp * kWarp;
+  return static_cast<int>(std::max<int64_t>(kLowLatencyThreads, each));
+}
+
+}  // namespace
+
+device::ChosenSizes chosen_sizes_of(const LowLatencyCall& call) {
+  const LowLatencyCall::Chosen& of = call.chosen;
+  return {of.tokens,
+          of.block_tokens,
+          of.top_k,
+          of.experts,
+          static_cast<uint32_t>(vectors_of(call, call.row_elements)),
+          of.notes_ids ? 1u : 0u,
+          of.notes_weights ? 1u : 0u};
+}
+
+device::FewRowsConfig few_rows_config(const Plan& plan, const Product& product) {
+  const FewRowsShape shape{product.c.rows(), product.c.cols(), product.a.cols(),
+                           plan.buffers[product.a.buffer].dtype};
+  return fitted(shape, plan.sms);
+}
+
+LangKernelName copy_rows_kernel() {
+  return {"kernels/copy_rows.h", "copy_rows<GpuBlock>", "CopyRowsArgs<GpuBlock>"};
+}
+
+namespace {
+
+// A thread for a vector, as far as there are so many: most of a call is the way of one.
+LowLatencyShape chosen_shape(const LowLatencyCall& call, int ranks, int sms) {
+  const bool sums = call.kind == CollectiveKind::combine;
+  LowLatencyShape shape;
+  shape.kernel = {fmt::format("kernels/{}_chosen_rows.h", sums ? "sum" : "send"),
+                  fmt::format("{}_chosen_rows<{}, GpuBlock, {}>", sums ? "sum" : "send",
+                              call.dtype == DType::bf16 ? "Bf16x8" : "Fp16x8", kChosenInFlight),
+                  fmt::format("{}ChosenArgs<GpuBlock>", sums ? "Sum" : "Send")};
+  shape.threads = sums ? kSumThreads : kSendThreads;
+  shape.blocks = std::min(kBlocksOfMany, sms);
+  shape.slot_vectors = chosen_sizes_of(call).slot_vectors(static_cast<uint64_t>(ranks));
+  return shape;
+}
+
+LowLatencyShape shape_of(const LowLatencyCall& call, int ranks, int sms, bool one_shot,
+                         const char* sent_by) {
+  const auto num = static_cast<size_t>(ranks);
+  const auto part = static_cast<size_t>(vectors_of(call, call.part));
+  const char* const format = call.dtype == DType::bf16 ? "Bf16x8" : "Fp16x8";
+  const int in_flight = ranks <= 4 ? 4 : 8;
+  const auto name = [&](const char* header, const char* kernel, const char* args) {
+    return LangKernelName{fmt::format("kernels/{}.h", header),
+                          fmt::format("{}<{}, GpuBlock, {}{}>", kernel, format, in_flight, sent_by),
+                          fmt::format("{}<GpuBlock>", args)};
+  };
+  LowLatencyShape shape;
+  switch (call.kind) {
+    case CollectiveKind::all_gather:
+      shape.kernel = name("gather_scatter", "all_gather_one_shot", "PartsArgs");
+      break;
+    case CollectiveKind::reduce_scatter:
+      shape.kernel = name("gather_scatter", "reduce_scatter_one_shot", "PartsArgs");
+      break;
+    case CollectiveKind::all_reduce:
+      shape.kernel = name("all_reduce", one_shot ? "all_reduce_one_shot" : "all_reduce_two_shot",
+                          "AllReduceArgs");
+      break;
+    case CollectiveKind::all_to_all:
+      STRETTO_ASSERT(false, "all-to-alls are NCCL's");
+    case CollectiveKind::dispatch:
+    case CollectiveKind::combine:
+      STRETTO_ASSERT(false, "those have a shape of their own");
+    case CollectiveKind::all_reduce_norm: {
+      shape.threads = threads_of_norm(vectors_of(call, call.row_elements));
+      const int loads = device::norm_in_flight(ranks, shape.threads, true);
+      shape.kernel = {"kernels/all_reduce_norm.h",
+                      fmt::format("all_reduce_norm_{}<GpuBlock, {}{}>",
+                                  one_shot ? "one_shot" : "two_shot", loads, sent_by),
+                      "AllReduceNormArgs<GpuBlock>"};
+      break;
+    }
+  }
+  const bool many = call.part * num_bytes(call.dtype) >= kMany;
+  shape.blocks = one_shot && !many ? kBlocks : kBlocksOfMany;
+  shape.blocks = std::min(shape.blocks, sms);
+  // Owners of parts of an all-reduce have whole rows of it where those are normed.
+  const auto row = static_cast<size_t>(std::max<int64_t>(1, vectors_of(call, call.row_elements)));
+  const size_t slices = (part / row + num - 1) / num * row;
+  shape.slot_vectors = one_shot ? 2 * num * part : 4 * num * slices;
+  return shape;
+}
+
+}  // namespace
+
+LowLatencyShape low_latency_shape(const LowLatencyCall& call, int ranks, int sms) {
+  if (form_of(call.kind).goes_by_ids()) return chosen_shape(call, ranks, sms);
+  return shape_of(call, ranks, sms, is_one_shot(call, ranks), "");
+}
+
+LowLatencyShape receiving_shape(const LowLatencyCall& call, int ranks, int sms) {
+  STRETTO_ASSERT(call.kind != CollectiveKind::all_gather, "what is sent is added up");
+  LowLatencyShape shape = shape_of(call, ranks, sms, true, ", SentBy::kBefore");
+  shape.kernel.waits_itself = true;
+  return shape;
+}
+
+}  // namespace stretto::cuda
