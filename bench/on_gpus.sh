@@ -202,7 +202,7 @@ bench() {
 }
 run_operators() {
   bench operators "$shapes" --strategy auto,sequential,decomposed,tiles
-  [[ -f $few_rows ]] && bench few_rows "$few_rows" --strategy auto,library,low-latency,tiles
+  [[ -f $few_rows ]] && bench few_rows "$few_rows" --strategy auto,library,low-latency,few-rows,tiles
 }
 # layers_of NAME LIST: shapes of bench/shapes/layers.py.
 layers_of() { python3 "$here/shapes/layers.py" "$2" --on "$ranks" >"$folder/$1.txt"; }

@@ -47,8 +47,8 @@ TEST(Lists, BeginASchedulesTextWhereItSplits) {
 
 TEST(Plans, OfAllAreShownButForOneThatIsTooLarge) {
   EXPECT_THAT(visited(request_of("all"), "two-chunk"),
-              ElementsAre("served", "served", "served", "too large", "served", "served", "served",
-                          "served"));
+              ElementsAre("served", "served", "served", "served", "too large", "served", "served",
+                          "served", "served"));
 }
 
 TEST(Plans, OfAllMustNotAllBeTooLarge) {

@@ -124,9 +124,9 @@ std::vector<PlanCase> cases() {
       // are, ragged ones, ranges of K, fewer rows than ranks.
       add(kind, "m=16 n=2560 k=8192", "bf16", "few-rows");
       add(kind, "m=1 n=1024 k=1024", "fp16", "few-rows");
-      add(kind, "m=128 n=832 k=1088", "fp16", "few-rows");
+      add(kind, "m=125 n=832 k=1088", "fp16", "few-rows");
       add(kind, "m=100 n=448 k=320", "bf16", "few-rows");
-      add(kind, "m=64 n=8192 k=2048", "bf16", "few-rows");
+      add(kind, "m=128 n=8192 k=2048", "bf16", "few-rows");
     }
     for (const char* kind : kOperators) {
       // Few tiles with a long K; ragged tiles and ranges; every mover and kind of signal.
