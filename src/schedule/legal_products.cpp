@@ -128,8 +128,7 @@ std::vector<std::string> why_not_beside_others(const Operator& op, const Operato
   return reasons;
 }
 
-// Lanes of all products are there at once, and NCCL's kernels fit beside none of them: movers that
-// wait keep their SMs, whatever of NCCL's is awaited by events.
+// Lanes of all products are there at once, and NCCL's kernels fit beside none of them.
 std::string why_no_sm_left(const Operator& op, const OperatorSchedule& schedule,
                            const Machine& machine) {
   const std::vector<const OperatorSegment*> products = scheduled_products(op);
@@ -139,12 +138,12 @@ std::string why_no_sm_left(const Operator& op, const OperatorSchedule& schedule,
     const bool by_nccl = one.mover == Mover::nccl;
     if (by_nccl && products[i]->product->is_routed()) continue;
     int& most = by_nccl ? nccl : blocks;
-    most = std::max(most, by_nccl ? std::max(one.comm_sms, machine.nccl_sms) : one.comm_sms);
+    most = std::max(most, one.comm_sms);
   }
   if (op.ranks == 1 || blocks == 0 || nccl == 0 || blocks + nccl < machine.sms) return {};
   return fmt::format(
-      "{} SMs for NCCL beside comm-sms={} of other products leave no SM to compute on: {} has {}, "
-      "take at most {} together",
+      "comm-sms={} for NCCL beside comm-sms={} of other products leave no SM to compute on: {} has "
+      "{}, take at most {} together",
       nccl, blocks, machine.name, machine.sms, machine.sms - 1);
 }
 

@@ -127,9 +127,10 @@ int serve(Random& random, const Operator& op) {
   for (int tries = 0; tries < kSchedules; ++tries) {
     const auto schedule = random_schedule(random, op, machine);
     if (!schedule || !legal(op, *schedule, machine).empty()) continue;
-    // One part's movers run beside another's collectives, and legal() asks for room product by
-    // product: on machines of so few SMs it is the checker that refuses.
-    if (schedule->split > 1 && machine.sms <= 2 + machine.nccl_sms) continue;
+    // Movers of one part, or of one product, run beside another's collectives, and legal() asks for
+    // room product by product: on machines of so few SMs it is the checker that refuses.
+    const bool are_several = schedule->split > 1 || schedule->products.size() > 1;
+    if (are_several && machine.sms <= 2 + machine.nccl_sms) continue;
     SCOPED_TRACE(fmt::format("{}\n{}\n{}\n{} nodes of {} ranks with {} SMs, {} of them NCCL's",
                              print(*op.text), to_string(op), to_string(*schedule), machine.nodes,
                              machine.ranks_per_node, machine.sms, machine.nccl_sms));
