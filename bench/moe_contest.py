@@ -2,14 +2,14 @@
 """Whole layers of experts on one GPU: the plan, its two products alone by the grouped kernel, PyTorch and DeepGEMM.
 
     bench/moe_contest.py --out results.json [--models dsv3] [--loads ep8,tp8] [--tokens 64,1024,8192] [--seconds 100]
-                         [--routing uniform|zipf|one-hot]
+                         [--routing uniform|zipf|one-hot] [--kernels]
 
 A rank of eight by itself, without its links: with `ep8` it has an eighth of the experts and every choice is theirs,
 with `tp8` an eighth of each expert's inner columns. A row has microseconds, medians of graphs in turns: the plan of
 `moe-ep` (ids to sums, tensors of the caller's), gate and up with SwiGLU and then down by the grouped kernel on sorted
 rows, which routes, gathers and sums nothing, and others' layers, each in one graph (moe_rivals.py): PyTorch, and where
 `deep_gemm` is installed both forms of its grouped products behind one-pass kernels in Triton. Results are compared with
-a reference in fp32; who fails or is wrong is named in its row.
+a reference in fp32; who fails or is wrong is named in its row. With --kernels a row also has what kernels of each take.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import time
 import torch
 from grouped_contest import MIDDLE, TALL, WIDE, Routing, contest, error_of, fitted, random_ids
 from grouped_kernels import Kernels, Product
+from kernel_times import kernels_in
 from moe_layers import ROUTINGS, best_deep_gemm, bias_of, data_of, local
 from moe_rivals import deep_gemm_version, rivals
 
@@ -71,7 +72,7 @@ def by_plan(context, schedule, sizes, tensors):
     return operation, call
 
 
-def run(context, kernels, model, load, tokens, schedules, routing):
+def run(context, kernels, model, load, tokens, schedules, routing, with_kernels):
     hidden, inner, experts, top_k, tokens = local(model, load, tokens)
     gate_up = torch.empty(experts, 2 * inner, hidden, device="cuda", dtype=torch.bfloat16)
     down = torch.empty(experts, hidden, inner, device="cuda", dtype=torch.bfloat16)
@@ -107,6 +108,7 @@ def run(context, kernels, model, load, tokens, schedules, routing):
         call()
         torch.cuda.synchronize()
         errors[name] = error_of(outputs[name], expected)
+    taken = {name: kernels_in(call) for name, call in calls.items()} if with_kernels else {}
     calls |= by_kernels(kernels, x, Routing(here, experts), gate_up, down)
     us = contest(calls)
     for name in errors:
@@ -116,7 +118,7 @@ def run(context, kernels, model, load, tokens, schedules, routing):
         operation.finish()
         operation.close()
     return {"model": model, "load": load, **sizes, "routing": routing, "deep_gemm": deep_gemm_version(), "us": us,
-            "errors": errors, "refused": refused, "schedules": told}
+            "errors": errors, "refused": refused, "schedules": told, **({"kernels": taken} if taken else {})}
 
 
 def line_of(row, schedules):
@@ -144,6 +146,7 @@ def main():
     parser.add_argument("--tokens", default="64,1024,8192")
     parser.add_argument("--routing", choices=ROUTINGS, default="uniform")
     parser.add_argument("--schedules", default="sequential", help="several separated by spaces")
+    parser.add_argument("--kernels", action="store_true", help="what kernels take, by PyTorch's profiler")
     parser.add_argument("--seconds", type=float, default=600, help="begin no row after so many")
     parser.add_argument("--of", help="what the report's section is called, where another has its name")
     parser.add_argument("--commit", default="")
@@ -159,7 +162,7 @@ def main():
                 for tokens in map(int, args.tokens.split(",")):
                     if time.time() - start > args.seconds:
                         continue
-                    rows.append(run(context, kernels, model, load, tokens, schedules, args.routing))
+                    rows.append(run(context, kernels, model, load, tokens, schedules, args.routing, args.kernels))
                     print(line_of(rows[-1], schedules), flush=True)
                     torch.cuda.empty_cache()
     if args.out:
