@@ -70,10 +70,17 @@ class GpuTests(unittest.TestCase):
         _, _, four = self.record(LOG)
         eight = {**four, "gpus": 1, "ranks_a_gpu": 8, "suites": {"Serve": four["suites"]["FaultsOnGpus"]}}
         page = gpu_tests.page_of([eight, four])
-        self.assertIn("| suite | 4 x NVIDIA H200 (abc, 2026-01-02) | 1 x NVIDIA H200, 8 ranks each (abc, 2026-01-02) |\n",
-                      page)
-        self.assertIn("| `PresetsOnGpus` | 1, 1 failed | - |\n", page)
-        self.assertIn("| `Serve` | - | 0, 1 skipped, 1 cut off |\n", page)
+        self.assertIn("| suite | 4 x NVIDIA H200 | 1 x NVIDIA H200, 8 ranks each |\n", page)
+        self.assertIn("| `PresetsOnGpus` | 1, 1 failed (abc) | - |\n", page)
+        self.assertIn("| `Serve` | - | 0, 1 skipped, 1 cut off (abc) |\n", page)
+
+    def test_a_cell_has_the_run_with_most_passed_and_the_last(self):
+        _, _, first = self.record(LOG)
+        suite = first["suites"]["PresetsOnGpus"]
+        most = {**first, "date": "2026-01-03", "commit": "def", "suites": {"PresetsOnGpus": {**suite, "passed": 9}}}
+        last = {**first, "date": "2026-01-04", "commit": "eff", "suites": {"PresetsOnGpus": {**suite, "failed": 0}}}
+        page = gpu_tests.page_of([last, first, most])
+        self.assertIn("| `PresetsOnGpus` | 9, 1 failed (def); 1 (eff) |\n", page)
 
     def test_the_page_names_what_did_not_end_well_and_where_it_has_passed(self):
         _, _, bad = self.record(LOG)

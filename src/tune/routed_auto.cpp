@@ -104,7 +104,7 @@ std::vector<RoutedContender> contenders(const Operator& op, const Machine& machi
     add(kByBlocks, *blocks);
     add("library with written sums", with_nccl_ahead(*blocks));
   }
-  // No GPU has run what goes by ids: it is taken by its name alone until it is measured.
+  // What goes by ids was never timed between GPUs: it is taken by its name alone until it is.
   if (moves_rows_alone(op)) add("tiles in low entries", in_low_entries(op, machine, tiles));
   OperatorSchedule whole = tiles;
   take_all_at_once(op, whole);
