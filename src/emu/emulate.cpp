@@ -47,9 +47,11 @@ EmulateResult emulate(const Plan& plan, const EmulateOptions& options) {
   }
   validate(plan);
   const bool is_special = options.fill == Fill::specials || options.fill == Fill::subnormals;
-  if (is_special && plan.op.only_product() == nullptr) {
-    throw UsageError(fmt::format("fill {} is for operators of one product: take random or integers",
-                                 to_string(options.fill)));
+  // What follows a product has a reference of bounds, which say nothing of infinities.
+  if (is_special && (plan.op.only_product() == nullptr || plan.op.stages.size() > 1)) {
+    throw UsageError(
+        fmt::format("fill {} is for operators of one product alone: take random or integers",
+                    to_string(options.fill)));
   }
   if (options.routing.table) {
     const std::string why = why_not_routing_of(*options.routing.table, plan.op);

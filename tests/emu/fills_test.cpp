@@ -5,8 +5,10 @@
 #include <cmath>
 
 #include "emu/output_check.h"
+#include "op/graph_text.h"
 #include "plans.h"
 #include "stretto/emulate.h"
+#include "stretto/error.h"
 #include "stretto/lower.h"
 
 namespace stretto::emu {
@@ -53,6 +55,23 @@ TEST_P(Fills, ShowTermsThatAreMissing) {
   const EmulateResult result = emulate(plan, {.fill = GetParam()});
   EXPECT_FALSE(result.verified);
   EXPECT_GT(result.wrong_elements, 0);
+}
+
+// What follows a product has bounds that say nothing of infinities: no plan was ever right by them.
+TEST_P(Fills, AreRefusedWhereAProductIsFollowed) {
+  const auto graph = parse_graph(
+      "graph followed m n k\ninput x [m, k] whole\ninput w [n, k] rows\ninput b [1, n] cols\n"
+      "g = gemm x w\nh = bias g b\noutput h cols\n");
+  const Operator op = make_graph(graph, {{"m", 16}, {"n", 16}, {"k", 8}}, 2, DType::bf16);
+  const Machine machine = default_machine(2);
+  const Plan plan = lower(op, schedule_of(presets()[0], op, machine), machine);
+  try {
+    emulate(plan, {.fill = GetParam()});
+    FAIL() << "emulated";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("is for operators of one product alone"),
+              std::string::npos);
+  }
 }
 
 // What an output may be where the reference is `expected`.
