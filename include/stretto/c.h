@@ -116,8 +116,8 @@ STRETTO_C_API int stretto_plan_workspace(const stretto_plan* plan, uint64_t* num
 /* The program of every rank as text (docs/plan-format.md). */
 STRETTO_C_API int stretto_plan_text(const stretto_plan* plan, const char** text);
 /* One run of `rows` rows on the CPU, of all ranks: each has all its tensors among the `count`, in
- * ordinary memory, sharded as the operator of so many rows has them. Fewer rows than the plan's are
- * for plans that serve; 0 rows do nothing. */
+ * ordinary memory, sharded as the operator of so many rows has them; outputs lie on no other
+ * tensor. Fewer rows than the plan's are for plans that serve; 0 rows do nothing. */
 STRETTO_C_API int stretto_plan_execute(stretto_plan* plan, int64_t rows,
                                        const stretto_call_tensor* tensors, size_t count);
 /* As stretto_operation_bad_ids(), of all runs so far; of look-ups of all ranks' tables. */

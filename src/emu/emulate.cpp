@@ -6,6 +6,7 @@
 #include "emu/execution.h"
 #include "emu/reference_caller.h"
 #include "emu/tensor_caller.h"
+#include "op/call_rows.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -76,6 +77,7 @@ EmulateResult execute(const Plan& plan, std::span<const std::vector<CallTensor>>
                                  plan.ranks()));
   }
   std::vector<std::vector<CallTensor>> resolved;
+  std::vector<PlacedTensor> placed;
   for (int rank = 0; rank < plan.ranks(); ++rank) {
     std::vector<CallTensor>& of_rank =
         resolved.emplace_back(resolve_call(plan.op, tensors[static_cast<size_t>(rank)]));
@@ -84,8 +86,15 @@ EmulateResult execute(const Plan& plan, std::span<const std::vector<CallTensor>>
       const Slice slice = slice_of(plan.op, known[i].tensor, known[i].held, rank);
       require_place(of_rank[i], slice.rows(), slice.cols());
       if (of_rank[i].row_stride == 0) of_rank[i].row_stride = slice.cols();
+      const auto element = static_cast<uint64_t>(num_bytes(plan.op.tensor(known[i].tensor).dtype));
+      placed.push_back({plan.op.tensor(known[i].tensor).name,
+                        {of_rank[i].address, static_cast<uint64_t>(of_rank[i].row_stride) * element,
+                         static_cast<uint64_t>(slice.cols()) * element, slice.rows()},
+                        known[i].is_output,
+                        rank});
     }
   }
+  require_apart(placed);
   refuse_too_large(plan, once);
   return emu::Execution(plan, once,
                         [&](emu::Memory& memory, emu::Faults& faults) {

@@ -63,6 +63,12 @@ void require_place(const CallTensor& tensor, int64_t rows, int64_t cols) {
                     "be as many or more",
                     tensor.name, tensor.row_stride, cols));
   }
+  constexpr int64_t kMostElements = int64_t{1} << 47;  // of any memory
+  if (rows > 1 && tensor.row_stride > kMostElements / rows) {
+    throw UsageError(
+        fmt::format("{} rows of tensor {} begin {} elements apart: no memory is as large", rows,
+                    tensor.name, tensor.row_stride));
+  }
 }
 
 }  // namespace stretto

@@ -4,38 +4,10 @@
 
 #include <algorithm>
 
+#include "op/call_rows.h"
 #include "stretto/error.h"
 
 namespace stretto::runtime {
-namespace {
-
-// Rows of a tensor, each of `width` bytes.
-struct Rows {
-  uint64_t begin = 0, step = 0, width = 0;
-  int64_t count = 0;
-
-  bool empty() const { return count == 0 || width == 0; }
-  uint64_t end() const { return begin + static_cast<uint64_t>(count - 1) * step + width; }
-  uint64_t row(int64_t index) const { return begin + static_cast<uint64_t>(index) * step; }
-};
-
-// Rows of both may alternate, as those of two views of one matrix do.
-bool share_bytes(const Rows& a, const Rows& b) {
-  if (a.empty() || b.empty() || a.begin >= b.end() || b.begin >= a.end()) return false;
-  for (int64_t i = 0, j = 0; i < a.count && j < b.count;) {
-    if (a.row(i) + a.width <= b.row(j)) {
-      ++i;
-    } else if (b.row(j) + b.width <= a.row(i)) {
-      ++j;
-    } else {
-      return true;
-    }
-  }
-  return false;
-}
-
-}  // namespace
-
 void KnownCalls::require_on_gpu(const std::string& tensor, cuda::DevicePtr begin,
                                 cuda::DevicePtr end, const cuda::Device& device) {
   constexpr size_t kMostPieces = 32;
@@ -78,22 +50,14 @@ void KnownCalls::require_good(const CallTensors& tensors, const cuda::Device& de
     return true;
   };
   if (is_known()) return;
-  std::vector<Rows> all;
+  std::vector<PlacedTensor> all;
   for (size_t i = 0; i < own.size(); ++i) {
-    all.push_back({own[i].address, own[i].row_bytes, tensors.row_bytes(i, rank), own[i].rows});
-    if (all.back().empty()) continue;
-    require_on_gpu(tensors.all()[i].name, all.back().begin, all.back().end(), device);
+    const CallTensors::Tensor& tensor = tensors.all()[i];
+    const CallRows rows{own[i].address, own[i].row_bytes, tensors.row_bytes(i, rank), own[i].rows};
+    all.push_back({tensor.name, rows, tensor.is_output});
+    if (!rows.empty()) require_on_gpu(tensor.name, rows.begin, rows.end(), device);
   }
-  for (size_t i = 0; i < all.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      const CallTensors::Tensor &one = tensors.all()[i], &other = tensors.all()[j];
-      if (!(one.is_output || other.is_output) || !share_bytes(all[i], all[j])) continue;
-      throw UsageError(
-          fmt::format("tensors {} and {} lie on each other, and {} is written: give "
-                      "outputs memory of their own",
-                      other.name, one.name, one.is_output ? one.name : other.name));
-    }
-  }
+  require_apart(all);
   if (rows_at != 0 && !cuda::reaches(rows_at)) {
     throw UsageError(fmt::format(
         "a run's rows at {:#x}: no GPU reaches that memory; give an int32 in GPU memory", rows_at));

@@ -190,6 +190,17 @@ TEST(CPlans, AnyGraphIsComputedOnTheCpuWithItsTensorsByName) {
   };
   EXPECT_THAT(refusal(2, 6), HasSubstr("made for 3, no more and no fewer"));
   EXPECT_THAT(refusal(3, 5), HasSubstr("twice needs its tensors: z missing; it has x, w, z"));
+  const uint64_t own = tensors[5].address;
+  tensors[5].address = tensors[2].address + 8;  // between rows of rank 0's, and on the next of them
+  EXPECT_THAT(refusal(3, 6),
+              HasSubstr("tensors z of rank 0 and z of rank 1 lie on each other, and z "
+                        "of rank 1 is written: give outputs memory of their own"));
+  tensors[5].address = tensors[0].address;
+  EXPECT_THAT(refusal(3, 6), HasSubstr("tensors x of rank 0 and z of rank 1 lie on each other"));
+  tensors[5].address = own;
+  tensors[5].row_stride = INT64_MAX;
+  EXPECT_THAT(refusal(3, 6), HasSubstr("3 rows of tensor z begin 9223372036854775807 elements "
+                                       "apart: no memory is as large"));
   tensors[5].row_stride = 1;
   EXPECT_THAT(refusal(3, 6), HasSubstr("tensor z begin 1 elements apart; they have 2 columns"));
   tensors[5] = tensors[4];
