@@ -88,7 +88,10 @@ def rows_of(name, shape, strides):
     if not gapless:
         raise ValueError(f"tensor {name} has gaps inside its rows or an order other than row-major: give "
                          f"{name}.contiguous()")
-    return rows, cols, strides[-2] if len(sizes) > 1 else cols
+    row_stride = strides[-2] if len(sizes) > 1 else cols
+    if row_stride == 0:  # which C takes for rows without gaps
+        raise ValueError(f"tensor {name} has the same memory for all of its rows: give {name}.contiguous()")
+    return rows, cols, row_stride
 
 
 def view_of(tensor, name):

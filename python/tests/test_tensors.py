@@ -80,6 +80,8 @@ class Tensors(unittest.TestCase):
     def test_others_are_refused_by_what_is_wrong(self):
         for tensor, says in ((Tensor(256, 512, strides=(1, 256)), "a has gaps inside its rows.*contiguous"),
                              (Lent((2, 3, 8), (100, 8, 1)), "contiguous"),
+                             (Lent((4, 8), (0, 1)), "a has the same memory for all of its rows.*contiguous"),
+                             (Lent((2, 3, 8), (0, 0, 1)), "the same memory for all of its rows"),
                              (Lent(()), "a single number"),
                              (Interface("__array_interface__", strides=(33, 2)), "no multiples"),
                              ([1, 2], "a is a list: it has neither data_ptr")):
