@@ -15,7 +15,9 @@ SCHEDULE = "tiles"  # where the group says "auto": choosing simulates, and nothi
 
 
 def to_bytes(tensor):
-    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    flat = tensor.contiguous().reshape(-1)
+    # Of a single element PyTorch keeps any stride, and views bytes of stride 1 only.
+    return flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy().tobytes()
 
 
 def from_bytes(data, shape, dtype):

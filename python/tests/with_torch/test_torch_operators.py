@@ -46,6 +46,12 @@ class Gather(Numbers):
     def test_bias_and_several_weights(self):
         self.check((12,), biased=True, weights=3)
 
+    def test_a_single_element_with_a_stride(self):
+        whole = normal(1, 2, 2)[:, ::2]  # of rank 1 [1, 1] with strides of 2
+        w = normal(2, N, 1)
+        for y in run(2, lambda group: st.all_gather_matmul(whole[group.rank:group.rank + 1], w, group=group)):
+            self.assert_close(y, whole.double() @ w.double().t())
+
     def test_leading_dimensions_of_which_any_is_dealt(self):
         self.check((6, 2, 5))
         self.check((2, 6, 5), dim=1)
