@@ -158,8 +158,8 @@ def emulate(operator: Operator, tensors: Mapping[str, Sequence[Any]], *, dtype: 
     The other arguments are those of plan(), and errors too; a plan is kept for the next call with these sizes.
     Returns how many ids were no expert's and not -1, or no row of their table: nothing is chosen there.
     """
-    ranks = {len(by_rank) for by_rank in tensors.values()
-             if isinstance(by_rank, (list, tuple))}
+    by_name = tensors if isinstance(tensors, Mapping) else {}
+    ranks = {len(by_rank) for by_rank in by_name.values() if isinstance(by_rank, (list, tuple))}
     if len(ranks) != 1:
         raise ValueError("tensors has a list for each name, with a tensor of every rank")
     words = sizes_text(sizes, more_sizes)

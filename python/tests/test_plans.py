@@ -220,6 +220,8 @@ class OnTheCpu(unittest.TestCase):
             with self.subTest(says):
                 with self.assertRaisesRegex(ValueError, says):
                     stretto.emulate("gemm-rs", {**good, **words}, dtype="fp32", **self.sizes())
+        with self.assertRaisesRegex(ValueError, "tensors has a list for each name"):
+            stretto.emulate("gemm-rs", list(good.values()), dtype="fp32", **self.sizes())
         del good["out"]
         with self.assertRaisesRegex(ValueError, "out missing; it has a, b, out"):
             stretto.emulate("gemm-rs", good, dtype="fp32", **self.sizes())

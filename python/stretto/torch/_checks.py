@@ -20,7 +20,9 @@ def matching(op, x, **others):
     """All of the same dtype and device as x."""
     require(x.dim() >= 2, op, f"x is {shape_text(x)}; [..., rows, columns] was expected")
     require(x.is_floating_point(), op, f"x is {x.dtype}; a floating type was expected")
-    for name, tensor in others.items():
+    for name, tensor in {"x": x, **others}.items():
+        require(tensor.layout == torch.strided, op,
+                f"{name} is {str(tensor.layout).replace('torch.', '')}; a dense tensor was expected")
         require(tensor.dtype == x.dtype, op,
                 f"{name} is {tensor.dtype} and x is {x.dtype}: they must be alike")
         require(tensor.device == x.device, op, f"{name} is on {tensor.device} and x on {x.device}")

@@ -9,6 +9,7 @@ import torch.distributed as dist
 from . import groups
 
 _numbers = itertools.count()
+MOST_RANKS = 1024
 
 
 class Threads:
@@ -20,6 +21,8 @@ class Threads:
 
     def __init__(self, ranks: int, *, timeout_s: float = groups.DEFAULT_TIMEOUT_S,
                  schedule: str = "auto", fallback: bool = True, compare: bool = False, **of_gpus):
+        if not isinstance(ranks, int) or not 1 <= ranks <= MOST_RANKS:
+            raise ValueError(f"ranks is {ranks!r}; a whole number from 1 to {MOST_RANKS} was expected")
         options, store = groups.options_of(timeout_s, schedule, fallback, compare, **of_gpus), dist.HashStore()
         number = next(_numbers)
         self.groups = [groups.register(groups.Group(f"threads-{number}.{rank}", rank, ranks, store, options))

@@ -57,6 +57,8 @@ class Bad(unittest.TestCase):
                      "weight is torch.float32 and x is torch.bfloat16: they must be alike")
         self.refused(lambda g: st.matmul_all_reduce(self.x, self.w.to("meta"), group=g),
                      "weight is on meta and x on cpu")
+        self.refused(lambda g: st.matmul_all_reduce(self.x, self.w.to_sparse(), group=g),
+                     "weight is sparse_coo; a dense tensor was expected")
         self.refused(lambda g: st.matmul_all_reduce(self.x.int(), self.w.int(), group=g),
                      "x is torch.int32; a floating type was expected")
 
@@ -117,6 +119,11 @@ class Bad(unittest.TestCase):
 
 
 class Groups(unittest.TestCase):
+    def test_numbers_of_threads(self):
+        for ranks in (0, -3, 2.5):
+            with self.assertRaisesRegex(ValueError, f"ranks is {ranks}; a whole number from 1 to 1024 was expected"):
+                st.run_threads(lambda group: None, ranks)
+
     def test_what_is_no_group(self):
         with self.assertRaisesRegex(ValueError, r"init_process_group\(\) first, or use"):
             st.matmul_all_reduce(Bad.x, Bad.w)
