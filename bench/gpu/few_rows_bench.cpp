@@ -58,22 +58,54 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+// Tiles of which an SM has hardly more than one, in blocks that share what they load.
+template <typename Add>
+void add_sharing(const Shape& shape, int sms, const Add& add) {
+  for (const int columns : {64, 96, 128}) {
+    for (const int parts : {1, 2, 3, 4, 5, 6, 8}) {  // of the rows
+      const int rows = static_cast<int>((shape.m + parts * 16 - 1) / (parts * 16) * 16);
+      const int64_t tiles = (shape.n + columns - 1) / columns * parts;
+      if (rows > 256 || tiles > 2 * sms) continue;
+      for (const int splits : {2, 3, 4}) {
+        if (tiles * splits > sms * 5 / 4 || tiles * splits < sms / 2) continue;
+        add({columns, rows, 2, columns > 64 ? 2 : 1, splits, 1, 1, 1, true});
+      }
+      if (tiles < sms / 3) continue;
+      for (const int row_blocks : {1, 2, 4}) {
+        for (const int column_blocks : {1, 2, 4}) {
+          if (parts % row_blocks != 0 || row_blocks * column_blocks > 4) continue;
+          for (const int blocks : {1, 2}) {
+            if (blocks == 2 && (columns > 64 || tiles <= sms)) continue;
+            add({columns, rows, 2, 2, 1, row_blocks, column_blocks, blocks, true});
+          }
+        }
+      }
+    }
+  }
+}
+
 std::vector<FewRowsConfig> configs_of(const Shape& shape, int sms, bool all) {
   const cuda::FewRowsShape few{shape.m, shape.n, shape.k, DType::bf16};
   std::vector<FewRowsConfig> list{cuda::fitted(few, sms)};
   if (!all) return list;
+  const auto add = [&](FewRowsConfig config) {
+    const int room = 220 * 1024 / config.blocks_per_sm;
+    config.stages =
+        std::min(12, (room - 2048) / (device::layout_of(config).a_bytes + config.rows * 128));
+    if (config.consumers == 2 && !config.is_wide()) config.stages -= config.stages % 2;
+    if (!cuda::why_illegal(config).empty()) return;
+    if (device::layout_of(config).shared_bytes > room) return;
+    if (std::find(list.begin(), list.end(), config) == list.end()) list.push_back(config);
+  };
+  if (shape.m > 80) add_sharing(shape, sms, add);
+  if (shape.m > 128) return list;
   const int rows = static_cast<int>((shape.m + 15) / 16 * 16);
   for (const int columns : {16, 24, 32, 40, 48, 56, 64}) {
     for (const int splits : {1, 2, 3, 4}) {
       for (const int blocks : {1, 2}) {
         const int64_t tiles = (shape.n + columns - 1) / columns;
         if (tiles * splits > 4 * sms || tiles * splits < sms / 2) continue;
-        const int room = 220 * 1024 / blocks;
-        const int stages = std::min(12, (room - 2048) / ((64 + rows) * 128));
-        const FewRowsConfig config{columns, rows, stages, splits > 1 ? 1 : 2, splits, blocks, true};
-        if (!cuda::why_illegal(config).empty()) continue;
-        if (device::layout_of(config).shared_bytes > room) continue;
-        if (std::find(list.begin(), list.end(), config) == list.end()) list.push_back(config);
+        add({columns, rows, 2, splits > 1 ? 1 : 2, splits, 1, 1, blocks, true});
       }
     }
   }

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "gpu/kernel_words.h"
+#include "op/few_rows_tiles.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -14,25 +15,43 @@ namespace {
 using device::FewRowsConfig;
 using device::kTileK;
 
+constexpr int kRowsOfTwo = 128;  // two blocks of more have no registers on one SM
+constexpr int64_t kStageBytes = 208 * 1024;
+
 int64_t tiles_of(int64_t size, int64_t tile) { return (size + tile - 1) / tile; }
 
 }  // namespace
 
 std::string describe(const FewRowsConfig& config) {
-  return fmt::format("{}x{}x{} stages {} consumers {} splits {} blocks {} {}", config.columns,
-                     config.rows, kTileK, config.stages, config.consumers, config.splits,
-                     config.blocks_per_sm, config.bf16 ? "bf16" : "fp16");
+  return fmt::format("{}x{}x{} stages {} consumers {} splits {} sharing {}x{} blocks {} {}",
+                     config.columns, config.rows, kTileK, config.stages, config.consumers,
+                     config.splits, config.row_blocks, config.column_blocks, config.blocks_per_sm,
+                     config.bf16 ? "bf16" : "fp16");
 }
 
 std::string why_illegal(const FewRowsConfig& config) {
-  if (config.columns < 8 || config.columns > device::kFewRowsColumns || config.columns % 8 != 0) {
-    return fmt::format("tiles of few rows have a multiple of 8 columns up to {}, not {}",
-                       device::kFewRowsColumns, config.columns);
+  constexpr int kColumns = device::kFewRowsColumns;
+  const int step = config.is_wide() ? 16 : 8;
+  if (config.columns < 8 || config.columns > 2 * kColumns || config.columns % step != 0) {
+    return fmt::format(
+        "tiles of few rows have a multiple of 8 columns up to {} or of 16 up to {}, not {}",
+        kColumns, 2 * kColumns, config.columns);
   }
-  if (config.rows < device::kFewRowsUnit || config.rows > device::kMostFewRows ||
+  if (config.rows < device::kFewRowsUnit || config.rows > device::kMostRowsOfTile ||
       config.rows % device::kFewRowsUnit != 0) {
     return fmt::format("tiles of few rows have a multiple of {} rows up to {}, not {}",
-                       device::kFewRowsUnit, device::kMostFewRows, config.rows);
+                       device::kFewRowsUnit, device::kMostRowsOfTile, config.rows);
+  }
+  if (config.is_wide() && config.consumers != 2) return "of wide tiles consumers have a half each";
+  if (config.shares() && config.splits > 1) return "blocks share, or have a range of K each";
+  const int sharing = config.row_blocks * config.column_blocks;
+  if (config.row_blocks < 1 || config.column_blocks < 1 || sharing > device::kMostSharing) {
+    return fmt::format("1 to {} blocks share, not {} x {}", device::kMostSharing, config.row_blocks,
+                       config.column_blocks);
+  }
+  if (config.columns % (8 * config.row_blocks) != 0 ||
+      config.rows % (8 * config.column_blocks) != 0) {
+    return "blocks that share load pieces of a multiple of 8 rows";
   }
   if (config.consumers < 1 || config.consumers > 2) return "consumers must be 1 or 2";
   if (config.splits < 1 || config.splits > device::kMostSplits) {
@@ -42,10 +61,14 @@ std::string why_illegal(const FewRowsConfig& config) {
   if (config.blocks_per_sm < 1 || config.blocks_per_sm > 2) {
     return fmt::format("1 or 2 blocks of few rows share an SM, not {}", config.blocks_per_sm);
   }
+  if (config.blocks_per_sm == 2 && config.rows > kRowsOfTwo) {
+    return fmt::format("two blocks of more than {} rows have no registers on one SM", kRowsOfTwo);
+  }
   // A consumer that comes back to a stage must know that it was full since: it is its own.
-  if (config.stages < 2 || config.stages > 16 || config.stages % config.consumers != 0) {
-    return fmt::format("stages must be 2 to 16, as many for each of {} consumers, not {}",
-                       config.consumers, config.stages);
+  const int turns = config.is_wide() ? 1 : config.consumers;
+  if (config.stages < 2 || config.stages > 16 || config.stages % turns != 0) {
+    return fmt::format("stages must be 2 to 16, as many for each of {} consumers, not {}", turns,
+                       config.stages);
   }
   return why_no_room(config.stages, device::layout_of(config).shared_bytes);
 }
@@ -64,10 +87,29 @@ std::string why_no_few_rows(const FewRowsShape& shape) {
   return "";
 }
 
+namespace {
+
+FewRowsConfig fitted_to_multiply(const FewRowsShape& shape, int num_sms) {
+  const FewRowsTile tile = few_rows_tile(shape.rows, shape.columns, shape.k, num_sms);
+  FewRowsConfig config;
+  config.bf16 = shape.dtype == DType::bf16;
+  config.columns = tile.columns;
+  config.rows = tile.rows;
+  config.row_blocks = config.column_blocks = tile.sharing;
+  config.splits = tile.splits;
+  if (tile.splits > 1 && !config.is_wide()) config.consumers = 1;
+  const device::FewRowsLayout layout = device::layout_of(config);
+  config.stages = std::min<int>(12, kStageBytes / (layout.a_bytes + layout.b_bytes)) & ~1;
+  return config;
+}
+
+}  // namespace
+
 // A block an SM: of fewer tiles each has a range of K or fewer columns, of more two share an SM.
 // Clusters of three leave SMs over unless two blocks may share one.
 FewRowsConfig fitted(const FewRowsShape& shape, int num_sms) {
-  constexpr int64_t kStageBytes = 208 * 1024, kColumns = device::kFewRowsColumns;
+  if (shape.rows > kRowsThatStream) return fitted_to_multiply(shape, num_sms);
+  constexpr int64_t kColumns = device::kFewRowsColumns;
   constexpr int32_t kFewToShareAnSm = 64;
   FewRowsConfig config;
   config.bf16 = shape.dtype == DType::bf16;
@@ -100,14 +142,15 @@ std::string few_rows_source(const FewRowsConfig& config) {
   return fmt::format(R"(#include "stretto/device/few_rows_sm90.h"
 using namespace stretto::device;
 constexpr FewRowsConfig kConfig{{.columns = {}, .rows = {}, .stages = {}, .consumers = {},
-                                .splits = {}, .blocks_per_sm = {}, .bf16 = {}}};
+                                .splits = {}, .row_blocks = {}, .column_blocks = {},
+                                .blocks_per_sm = {}, .bf16 = {}}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, kConfig.blocks_per_sm)
 stretto_few_rows(const __grid_constant__ FewRowsParams params) {{
   few_rows_sm90<kConfig>(params);
 }}
 )",
                      config.columns, config.rows, config.stages, config.consumers, config.splits,
-                     config.blocks_per_sm, config.bf16);
+                     config.row_blocks, config.column_blocks, config.blocks_per_sm, config.bf16);
 }
 
 device::RowTargets row_targets(const Matrix& c) {
@@ -129,8 +172,8 @@ void FewRowsKernel::launch(const Stream& stream, const Matrix& tokens, const Mat
                            const device::RowTargets& targets, int rank, int ranks, bool overlap,
                            bool weights_early) const {
   device::FewRowsParams params{};
-  params.weights = map_of_rows(weights, config_.columns, Access::load);
-  params.tokens = map_of_rows(tokens, config_.rows, Access::load);
+  params.weights = map_of_rows(weights, config_.columns / config_.row_blocks, Access::load);
+  params.tokens = map_of_rows(tokens, config_.rows / config_.column_blocks, Access::load);
   params.targets = targets;
   params.rows = static_cast<uint32_t>(tokens.rows);
   params.columns = static_cast<uint32_t>(weights.rows);
@@ -138,9 +181,12 @@ void FewRowsKernel::launch(const Stream& stream, const Matrix& tokens, const Mat
   params.rank = rank;
   params.ranks = ranks;
   params.weights_early = weights_early ? 1 : 0;
-  const int64_t blocks = tiles_of(weights.rows, config_.columns) * config_.splits;
-  kernel_.launch(stream, static_cast<int>(blocks), device::layout_of(config_).threads,
-                 config_.splits, &params, overlap);
+  const int64_t groups = tiles_of(tokens.rows, int64_t{config_.rows} * config_.row_blocks);
+  params.row_groups = static_cast<uint32_t>(groups);
+  const int64_t columns = int64_t{config_.columns} * config_.column_blocks;
+  const int64_t clusters = groups * tiles_of(weights.rows, columns);
+  kernel_.launch(stream, static_cast<int>(clusters * config_.cluster()),
+                 device::layout_of(config_).threads, config_.cluster(), &params, overlap);
 }
 
 }  // namespace stretto::cuda

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "op/few_rows_tiles.h"
 #include "stretto/buckets.h"
 #include "stretto/device/few_rows_task.h"
 #include "stretto/lower.h"
@@ -67,13 +68,14 @@ class UsualKernels {
     }
   }
 
-  // By rows and columns: every kernel of few rows that a machine's SMs may ask for.
+  // By rows and columns: every kernel of few rows that a machine's SMs may ask for. Those of more
+  // rows than stream weights are too many; each is made when it is needed.
   void add_few_rows(DType dtype, const Machine& machine) {
     constexpr int64_t kColumns[] = {1024, 2048, 2560,  3072,  4096, 5120,
                                     6144, 8192, 10240, 12288, 16384};
     constexpr int64_t kLengths[] = {512, 768, 8192};  // of sums: short ones are split less often
     constexpr int kStep = device::kFewRowsUnit;
-    for (int64_t rows = kStep; rows <= device::kMostFewRows; rows += kStep) {
+    for (int64_t rows = kStep; rows <= kRowsThatStream; rows += kStep) {
       for (const int64_t columns : kColumns) {
         for (const int64_t k : kLengths) {
           const Segment op{kGemmAr, rows, columns, 2 * k, 2, dtype};

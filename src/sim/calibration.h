@@ -78,6 +78,10 @@ constexpr double kExpertsRead = 1.15;
 constexpr double kFewRowsStartUs = 1.6, kFewRowsRead = 1.107, kFewRowsRate = 0.52;
 constexpr double kFewRowsSplitUs = 0.7, kFewRowsSendUs = 0.9;
 constexpr int kFewRowsColumns = 64, kFewRowsBlocks = 2;
+// More rows than stream weights take the cycles that its choice of tiles reckons with
+// (op/few_rows_tiles.h), at so many times the clock at which tensor cores that never wait would
+// reach gemm_tflops (one H200, 11 shapes of 172 to 512 rows: 1850 cycles a microsecond).
+constexpr double kFewRowsClock = 1.22, kFlopOfCycle = 4096;
 // Where a gather is ahead, so much of its start is over by then: its first weights are there. Once
 // the last vectors that it sends have come, the kernel that receives takes about as long as the
 // other: its blocks are there already. Neither was measured between GPUs.

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "op/expert_tiles.h"
+#include "op/few_rows_tiles.h"
 #include "plan/placed.h"
 #include "plan/tile_task.h"
 #include "sim/calibration.h"
@@ -85,6 +86,11 @@ void Costs::find_sent() {
   gathered_.assign(plan_.buffers.size(), false);
   if (!plan_.any_few_rows()) return;
   const int at_once = machine_.sms * kFewRowsBlocks * kFewRowsColumns;
+  const auto waves_of = [&](const Region& a, int columns) {
+    const int64_t rows = plan_.buffers[a.buffer].rows;
+    if (rows <= kRowsThatStream) return (columns + at_once - 1) / at_once;
+    return few_rows_tile(rows, columns, a.cols(), machine_.sms).rounds;
+  };
   for (const Lane& lane : plan_.lanes) {
     size_t boundaries = 0;
     for (const Instr& instr : lane.instrs) {
@@ -96,17 +102,27 @@ void Costs::find_sent() {
       for (const Region& to : plan_.writes(instr)) {
         const int columns = plan_.buffers[to.buffer].cols;
         if (gathers) gathered_[to.buffer] = true;
-        if (multiplies) sent_in_waves_[to.buffer] = (columns + at_once - 1) / at_once;
+        if (multiplies) sent_in_waves_[to.buffer] = waves_of(plan_.reads(instr)[0], columns);
       }
     }
   }
 }
 
 double Costs::few_rows_us(const Instr& gemm, double read_us, double multiply_us) const {
+  const Region& from = plan_.reads(gemm)[0];
   const int columns = plan_.buffers[plan_.writes(gemm)[0].buffer].cols;
+  const int64_t rows = plan_.buffers[from.buffer].rows;
+  if (rows > kRowsThatStream) {
+    const double cycles = few_rows_tile(rows, columns, from.cols(), machine_.sms).cycles;
+    const double cycles_us =
+        kFewRowsClock * machine_.gemm_tflops * 1e6 / (kFlopOfCycle * machine_.sms);
+    // Neither hides all of the other where both take about as long (18 shapes of one H200).
+    multiply_us =
+        std::cbrt(std::pow((cycles - kFewRowsRoundCycles) / cycles_us, 3) + std::pow(read_us, 3));
+  }
   const int tiles = (columns + kFewRowsColumns - 1) / kFewRowsColumns;
-  const bool splits = machine_.sms >= 2 * tiles;
-  const bool is_early = gathered_[plan_.reads(gemm)[0].buffer];
+  const bool splits = rows <= kRowsThatStream && machine_.sms >= 2 * tiles;
+  const bool is_early = gathered_[from.buffer];
   return kFewRowsStartUs - (is_early ? kFewRowsEarlyUs : 0) + std::max(read_us, multiply_us) +
          (splits ? kFewRowsSplitUs : 0) + kFewRowsSendUs;
 }

@@ -59,6 +59,7 @@ std::vector<OperatorCase> cases() {
     // Products that send what they multiply, and collectives that only receive, norms too.
     add("gemm-ar-norm m=64 n=512 k=512", "bf16", "few-rows");
     add("gemm-ar-norm m=7 n=8192 k=1024", "bf16", "few-rows");
+    add("gemm-ar-norm m=500 n=4096 k=1024", "bf16", "few-rows");
     add("mlp m=22 h=512 f=1408", "bf16", "few-rows");
     add("layer m=100 h=512 f=1408 heads=8 kv-heads=4 head-dim=64", "bf16", "few-rows");
     // Activations of sums over ranges of K, from memory and from registers.

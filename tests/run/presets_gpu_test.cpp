@@ -127,6 +127,11 @@ std::vector<PlanCase> cases() {
       add(kind, "m=125 n=832 k=1088", "fp16", "few-rows");
       add(kind, "m=100 n=448 k=320", "bf16", "few-rows");
       add(kind, "m=128 n=8192 k=2048", "bf16", "few-rows");
+      // More: wide tiles and narrow ones, by themselves and in clusters, in one round and in two.
+      add(kind, "m=344 n=8192 k=1024", "bf16", "few-rows");
+      add(kind, "m=402 n=3584 k=2048", "fp16", "few-rows");
+      add(kind, "m=213 n=5408 k=544", "bf16", "few-rows");
+      add(kind, "m=512 n=7168 k=512", "bf16", "few-rows");
     }
     for (const char* kind : kOperators) {
       // Few tiles with a long K; ragged tiles and ranges; every mover and kind of signal.

@@ -162,8 +162,8 @@ TEST(Legal, FewRowsAreSentToLowLatencySumsInOneHop) {
     change(other);
     return only_reason("", other);
   };
-  EXPECT_EQ(of([](Segment& s) { s.m = 136; }),
-            "gemm=few-rows with 136 rows, at most 128: take gemm=library");
+  EXPECT_EQ(of([](Segment& s) { s.m = 520; }),
+            "gemm=few-rows with 520 rows, at most 512: take gemm=library");
   EXPECT_THAT(reasons("few-rows", {kAgGemm, 64, 1024, 4096, 8, DType::bf16}), IsEmpty());
   EXPECT_EQ(of([](Segment& s) { s.kind = kColGemm; }),
             "gemm=few-rows with rows that are not gathered and a result that ranks do not add up: "

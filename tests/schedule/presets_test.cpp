@@ -64,8 +64,8 @@ TEST(Presets, FewRowsAreGatheredOrOfSums) {
     EXPECT_EQ(made, same);
     return made.gemm;
   };
-  EXPECT_EQ(gemm(gemm_rs(), 128), GemmBy::few_rows);
-  EXPECT_EQ(gemm(gemm_rs(), 129), GemmBy::library);
+  EXPECT_EQ(gemm(gemm_rs(), 512), GemmBy::few_rows);
+  EXPECT_EQ(gemm(gemm_rs(), 513), GemmBy::library);
   EXPECT_EQ(gemm(gemm_ar(4), 100), GemmBy::few_rows);
   EXPECT_EQ(gemm(gemm_rs(1), 64), GemmBy::library);
   EXPECT_EQ(gemm(ag_gemm(), 64), GemmBy::few_rows);

@@ -8,6 +8,11 @@
 // cluster take a range of K each, with a consumer each. Their sums are added in the order of ranges
 // and then of turns: bits depend on the configuration only.
 //
+// From some 128 rows on the time is that of multiplying, and of bringing tokens to every SM. Then
+// tiles have up to 128 columns, a half for each consumer, and the blocks of a cluster share what
+// they load: those of the same columns weights, those of the same rows tokens. Each loads a piece
+// for all.
+//
 // A finished vector of 16 bytes goes into the slots of a collective whose data says itself that it
 // has come (lang/kernels/slots.h), at each rank that takes it, this one too. So no kernel has to
 // read what was multiplied and send it, and whoever adds up need not wait for this kernel's end.
@@ -35,40 +40,54 @@ struct RowTargets {
 };
 
 struct FewRowsConfig {
-  int32 columns = 64;       // of weights in a tile: a multiple of 8 up to 64
-  int32 rows = 64;          // of tokens: a multiple of kFewRowsUnit up to kMostFewRows
+  int32 columns = 64;       // of weights in a tile: a multiple of 8 up to 64, or of 16 up to 128
+  int32 rows = 64;          // of tokens in a tile: a multiple of kFewRowsUnit up to 256
   int32 stages = 8;         // K blocks in flight
-  int32 consumers = 2;      // that take K blocks in turns: 1 or 2
+  int32 consumers = 2;      // 1, or 2 that take K blocks in turns; beyond 64 columns a half each
   int32 splits = 1;         // ranges of K, one a block of a cluster
+  int32 row_blocks = 1;     // blocks of a cluster that share weights; of one range of K
+  int32 column_blocks = 1;  // blocks of a cluster that share tokens; the same
   int32 blocks_per_sm = 1;  // 1 or 2, that registers leave room for
   bool bf16 = true;         // else fp16
 
   constexpr bool operator==(const FewRowsConfig&) const = default;
+  STRETTO_HOST_DEVICE bool is_wide() const { return columns > 64; }
+  STRETTO_HOST_DEVICE int32 cluster() const { return splits * row_blocks * column_blocks; }
+  STRETTO_HOST_DEVICE bool shares() const { return row_blocks * column_blocks > 1; }
 };
 
 inline constexpr int32 kFewRowsUnit = 16;  // rows of a tile are a multiple of it
-inline constexpr int32 kMostFewRows = 128;
-inline constexpr int32 kFewRowsColumns = 64;  // that wgmma multiplies, whatever a tile has
+inline constexpr int32 kMostRowsOfTile = 256;
+inline constexpr int32 kMostFewRows = 512;    // of a product
+inline constexpr int32 kFewRowsColumns = 64;  // that a consumer multiplies, whatever a tile has
 inline constexpr int32 kMostSplits = 4;
+inline constexpr int32 kMostSharing = 8;  // blocks of a cluster
 
 struct FewRowsLayout {
   int32 threads;
   int32 a_bytes, b_bytes;  // of a stage: weights, tokens
-  int32 pitch;             // floats from a row of sums to the next: no two lanes share a bank
-  int32 sum_bytes;         // of a consumer, where stages were
+  // Where stages were. A consumer's sums as floats, which others add to theirs; or, of tiles in
+  // which nobody adds, one array of rounded rows, in which a half has as many columns as wgmma
+  // multiplies. Rows are so far apart that lanes which store together share no bank.
+  bool is_rounded;
+  int32 row_bytes;
+  int32 sum_bytes;  // of a consumer
   int32 shared_bytes;
 };
 
 STRETTO_HOST_DEVICE FewRowsLayout layout_of(const FewRowsConfig& config) {
   FewRowsLayout layout{};
   layout.threads = config.consumers * kWarpgroup + 64;
-  layout.a_bytes = kFewRowsColumns * kTileK * 2;
+  const int32 behind = config.is_wide() ? config.columns / 2 : 0;  // the second half begins there
+  layout.a_bytes = (behind + kFewRowsColumns) * kTileK * 2;
   layout.b_bytes = config.rows * kTileK * 2;
-  layout.pitch = kFewRowsColumns + 4;
-  layout.sum_bytes = config.rows * layout.pitch * 4;
+  layout.is_rounded = config.splits == 1 && (config.is_wide() || config.consumers == 1);
+  layout.row_bytes =
+      layout.is_rounded ? config.consumers * kFewRowsColumns * 2 + 16 : (kFewRowsColumns + 4) * 4;
+  layout.sum_bytes = config.rows * layout.row_bytes;
   const int32 stages = config.stages * (layout.a_bytes + layout.b_bytes);
-  const int32 sums = config.consumers * layout.sum_bytes;
-  layout.shared_bytes = 1024 + (stages > sums ? stages : sums) + config.stages * 16;
+  const int32 sums = (layout.is_rounded ? 1 : config.consumers) * layout.sum_bytes;
+  layout.shared_bytes = 1024 + (stages > sums ? stages : sums) + config.stages * 24;
   return layout;
 }
 
@@ -77,6 +96,7 @@ struct FewRowsParams {
   RowTargets targets;
   uint32 rows, columns;  // of the product
   uint32 num_k;          // blocks of kTileK
+  uint32 row_groups;     // of row_blocks * rows each
   int32 rank, ranks;     // of targets
   // The kernel ahead on the stream does not write weights: they may come before it has ended.
   uint32 weights_early;

@@ -108,6 +108,16 @@ STRETTO_DEVICE uint64 load_shared(uint32 address) {
 STRETTO_DEVICE void store_shared_word(uint32 address, uint32 value) {
   asm volatile("st.shared::cta.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
+
+// Four matrices of eight by eight 16-bit elements, of which a lane has in each two elements of row
+// lane / 4, are stored as their transposes: lane 8 i + r says where row r of matrix i goes, 16
+// bytes.
+STRETTO_DEVICE void store_matrices_transposed(uint32 address, const uint32 (&words)[4]) {
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+      "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+      : "memory");
+}
 STRETTO_DEVICE uint32 load_shared_word(uint32 address) {
   uint32 value;
   asm volatile("ld.shared::cta.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
