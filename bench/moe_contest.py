@@ -9,7 +9,8 @@ with `tp8` an eighth of each expert's inner columns. A row has microseconds, med
 `moe-ep` (ids to sums, tensors of the caller's), gate and up with SwiGLU and then down by the grouped kernel on sorted
 rows, which routes, gathers and sums nothing, and others' layers, each in one graph (moe_rivals.py): PyTorch, and where
 `deep_gemm` is installed both forms of its grouped products behind one-pass kernels in Triton. Results are compared with
-a reference in fp32; who fails or is wrong is named in its row. With --kernels a row also has what kernels of each take.
+a reference in fp32; who fails or is wrong is named in its row. With --kernels a row also has what kernels of each take, and by
+how much each ends behind the one before.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import time
 import torch
 from grouped_contest import MIDDLE, TALL, WIDE, Routing, contest, error_of, fitted, random_ids
 from grouped_kernels import Kernels, Product
-from kernel_times import kernels_in
+from kernel_times import kernels_in, steps_in
 from moe_layers import ROUTINGS, best_deep_gemm, bias_of, data_of, local
 from moe_rivals import deep_gemm_version, rivals
 
@@ -109,6 +110,7 @@ def run(context, kernels, model, load, tokens, schedules, routing, with_kernels)
         torch.cuda.synchronize()
         errors[name] = error_of(outputs[name], expected)
     taken = {name: kernels_in(call) for name, call in calls.items()} if with_kernels else {}
+    steps = {name: steps_in(call) for name, call in calls.items()} if with_kernels else {}
     calls |= by_kernels(kernels, x, Routing(here, experts), gate_up, down)
     us = contest(calls)
     for name in errors:
@@ -118,7 +120,7 @@ def run(context, kernels, model, load, tokens, schedules, routing, with_kernels)
         operation.finish()
         operation.close()
     return {"model": model, "load": load, **sizes, "routing": routing, "deep_gemm": deep_gemm_version(), "us": us,
-            "errors": errors, "refused": refused, "schedules": told, **({"kernels": taken} if taken else {})}
+            "errors": errors, "refused": refused, "schedules": told, **({"kernels": taken, "steps": steps} if taken else {})}
 
 
 def line_of(row, schedules):
@@ -164,6 +166,8 @@ def main():
                         continue
                     rows.append(run(context, kernels, model, load, tokens, schedules, args.routing, args.kernels))
                     print(line_of(rows[-1], schedules), flush=True)
+                    for name, steps in rows[-1].get("steps", {}).items():
+                        print(f"    {name}:", ", ".join(f"{kernel[:24]} {us}" for kernel, us in steps), flush=True)
                     torch.cuda.empty_cache()
     if args.out:
         result = {"benchmark": "moe", "machine": torch.cuda.get_device_name(0), "commit": args.commit,

@@ -29,6 +29,16 @@ stretto_pass(const __grid_constant__ PassParams params) {{
                      routes ? 1 : 2, routes);
 }
 
+std::string partition_source() {
+  return R"(#include "stretto/device/partition_kernel.h"
+using namespace stretto::device;
+extern "C" __global__ void __launch_bounds__(kPartitionThreads, 1)
+stretto_partition(const __grid_constant__ PassParams params) {
+  run_partitions(params);
+}
+)";
+}
+
 // Few registers, so that they fit beside a GEMM that fills its SMs.
 std::string sync_source() {
   return R"(#include "stretto/device/stream_sync.h"

@@ -7,6 +7,7 @@
 #include "gpu/compiler.h"
 #include "gpu/device.h"
 #include "stretto/device/mover.h"
+#include "stretto/device/partition_kernel.h"
 #include "stretto/device/pass.h"
 #include "stretto/device/stream_sync.h"
 
@@ -16,6 +17,8 @@ namespace stretto::cuda {
 std::string mover_source(bool norms = false, bool routes = false);
 // Of passes; `routes`: with sums of routed rows.
 std::string pass_source(bool routes = false);
+// Of partitions, by clusters.
+std::string partition_source();
 std::string sync_source();
 
 class SyncKernels {

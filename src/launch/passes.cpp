@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/partition_kernels.h"
 #include "stretto/device/pass_elements.h"
 
 namespace stretto::cuda {
@@ -43,6 +44,18 @@ bool is_pass(const Plan& plan, const std::vector<BlockPart>& parts) {
            std::all_of(lane.instrs.begin() + part.begin, lane.instrs.begin() + part.end,
                        [&](const Instr& instr) { return passes(plan, instr); });
   });
+}
+
+int partition_blocks(const Plan& plan, const std::vector<BlockPart>& parts) {
+  int most = 0;
+  for (const BlockPart& part : parts) {
+    const int blocks = part.at_end.empty()
+                           ? partition_blocks(plan, plan.lanes[part.lane], part.begin, part.end)
+                           : 0;
+    if (blocks == 0) return 0;
+    most = std::max(most, blocks);
+  }
+  return most;
 }
 
 }  // namespace stretto::cuda

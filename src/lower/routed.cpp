@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "stretto/device/partition_by_blocks.h"
 #include "stretto/device/routing.h"
 
 namespace stretto {
@@ -18,8 +19,15 @@ double chance_of_more(double least, double choices, double chance) {
   return 0.5 * std::erfc((least + 0.5 - mean) / deviation / std::sqrt(2.0));
 }
 
-// A lane makes the tables of few choices sooner than many lanes that await each other.
-int parts_of(int64_t choices) {
+// Between kernels a partition is one of its own, which is over sooner than three. Else a lane makes
+// the tables of few choices sooner than many lanes that await each other.
+int parts_of(const RoutedLowering& product, const RoutedBlocks& blocks) {
+  const int64_t choices = blocks.tokens_of_block * blocks.top_k;
+  const bool has_kernel = product.schedule.sync == Sync::event && !product.by_lanes();
+  if (has_kernel && choices <= INT32_MAX &&
+      device::partition_blocks(static_cast<int32_t>(choices), blocks.experts) != 0) {
+    return 1;
+  }
   constexpr int64_t kLeast = 16384, kOfPart = 2048, kMost = 32;
   return choices < kLeast ? 1 : static_cast<int>(std::min(kMost, choices / kOfPart));
 }
@@ -40,7 +48,7 @@ RoutedBlocks blocks_of(const RoutedLowering& product) {
   blocks.entry_rows = product.schedule.tile_m;
   blocks.entries = device::most_entries(blocks.tokens_of_block * blocks.top_k, blocks.experts,
                                         blocks.entry_rows);
-  blocks.parts = parts_of(blocks.tokens_of_block * blocks.top_k);
+  blocks.parts = parts_of(product, blocks);
   constexpr int32_t kSlack = 2;
   blocks.single = std::min(blocks.entries, kSlack * expected_entries(blocks));
   return blocks;

@@ -55,6 +55,16 @@ const cuda::Kernel& KernelStore::pass(const cuda::Device& device, bool routes) {
   return *found;
 }
 
+const cuda::Kernel& KernelStore::partition(const cuda::Device& device) {
+  auto& found = of(device).partition;
+  if (!found) {
+    found = std::make_unique<cuda::Kernel>(
+        compiler_.compile(cuda::partition_source(), device.arch()).cubin, "stretto_partition",
+        device::kPartitionSharedBytes);
+  }
+  return *found;
+}
+
 const cuda::SyncKernels& KernelStore::sync(const cuda::Device& device) {
   auto& found = of(device).sync;
   if (!found) found = std::make_unique<cuda::SyncKernels>(device, compiler_);

@@ -34,6 +34,7 @@ class KernelStore {
   const cuda::Kernel& mover(const cuda::Device& device, bool norms, bool routes);
   // As pass_source().
   const cuda::Kernel& pass(const cuda::Device& device, bool routes);
+  const cuda::Kernel& partition(const cuda::Device& device);
   const cuda::SyncKernels& sync(const cuda::Device& device);
   // cuBLAS, asked for at most so many proposals. To give it up waits for the whole GPU, and so ends
   // every capture that is under way there: not with each plan.
@@ -50,6 +51,7 @@ class KernelStore {
     std::map<std::string, std::unique_ptr<cuda::FewRowsKernel>> few_rows;
     std::unique_ptr<cuda::Kernel> movers[2][2];  // [norms][routes]
     std::unique_ptr<cuda::Kernel> passes[2];     // [routes]
+    std::unique_ptr<cuda::Kernel> partition;
     std::unique_ptr<cuda::SyncKernels> sync;
     std::map<int, std::unique_ptr<cuda::MatmulLibrary>> libraries;   // by proposals
     std::map<std::string, std::unique_ptr<cuda::LangKernel>> langs;  // by name

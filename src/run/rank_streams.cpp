@@ -200,7 +200,11 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
       const device::MoverParams params =
           at_call(with_rows(moves_[op.index].params(), rows), op.index);
       const cuda::DeviceMoverTable& table = moves_[op.index];
-      if (table.passes()) {
+      if (const int cluster = table.cluster()) {
+        const device::PassParams pass = table.pass_params(params);
+        partition_->launch(stream, table.num_blocks() * cluster, device::kPartitionThreads, cluster,
+                           &pass, starts_early(op));
+      } else if (table.passes()) {
         const device::PassParams pass = table.pass_params(params);
         pass_->launch(stream, table.num_pass_blocks(), device::kPassThreads, 1, &pass,
                       starts_early(op));

@@ -260,6 +260,7 @@ class RankStreams {
   cuda::Event fork_;
   const cuda::Kernel* mover_ = nullptr;
   const cuda::Kernel* pass_ = nullptr;
+  const cuda::Kernel* partition_ = nullptr;
   const cuda::SyncKernels& sync_;
 
   std::vector<Op> ops_;

@@ -45,8 +45,9 @@ void RankStreams::add_kernels() {
   for (size_t i = 0; i < tables.moves.size(); ++i) {
     // A pass has more blocks than the GPU holds: it would leave no SM free.
     if (setup_.device.free_sms() > 0) tables.moves[i].passes = false;
-    const int slices = tables.moves[i].passes ? static_cast<int>(device::kPassSlices) : 1;
-    const auto blocks = static_cast<int>(tables.moves[i].blocks.size()) * slices;
+    const int of_each = tables.moves[i].passes ? static_cast<int>(device::kPassSlices)
+                                               : std::max(1, tables.moves[i].cluster);
+    const auto blocks = static_cast<int>(tables.moves[i].blocks.size()) * of_each;
     moves_.emplace_back(tables.moves[i], space_of({&program.moves[i], {}}, blocks), setup_.marks,
                         routes ? bad_ids_.as<device::uint64>() : nullptr);
     add_marks(tables.moves[i].lanes, tables.moves[i].positions);
@@ -57,7 +58,9 @@ void RankStreams::add_kernels() {
   for (size_t i = 0; i < tables.moves.size(); ++i) {
     const cuda::MoverTable& table = tables.moves[i];
     if (program.is_in_gemm(i)) continue;
-    if (table.passes) {
+    if (table.cluster != 0) {
+      partition_ = &setup_.kernels.partition(setup_.device);
+    } else if (table.passes) {
       pass_ = &setup_.kernels.pass(setup_.device, routes);
     } else {
       moves = true;

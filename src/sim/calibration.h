@@ -61,6 +61,9 @@ constexpr double kEmptyEntryUs = 0.3;
 // 144).
 constexpr double kExpertOfPartitionUs = 0.12, kChoiceOfPartitionUs = 0.002;
 constexpr double kChoicesAtOnce = 4096;
+// A kernel of partitions takes so long for its looks at tables and ids, and for each choice of one
+// of its blocks. Counted, not measured.
+constexpr double kPartitionKernelUs = 3, kChoiceOfBlockUs = 0.0006;
 // Tiles that pick their rows while they load them multiply so many times longer. One H100, layers
 // of four models with 256 and more rows an expert: 1.2 (2048 columns of rows) to 1.45 (7168).
 constexpr double kPicked = 1.35;

@@ -80,6 +80,7 @@ Costs::Costs(const Plan& plan, const Machine& machine)
       link_rate_(machine.link_gb_per_s),
       slowed_by_reads_(plan),
       library_us_(plan),
+      partition_blocks_(plan),
       follows_(plan),
       parts_(plan) {
   const Between between(plan.ranks(), machine);
@@ -105,6 +106,7 @@ Costs::Costs(const Plan& plan, const Machine& machine)
   share_inputs();
   feed_power();
   find_products();
+  find_partitions();
 }
 
 bool Costs::stores_parts(const Instr& task) const {
@@ -145,6 +147,9 @@ double Costs::partition_us(const Instr& instr) const {
   if (instr.op != Opcode::route) return 0;
   const double experts = plan_.writes(instr)[3].rows() - 1.0;
   const auto choices = static_cast<double>(plan_.reads(instr)[0].elements());
+  if (const int* const blocks = partition_blocks_.find(instr)) {
+    return kPartitionKernelUs + kChoiceOfBlockUs * choices / *blocks;
+  }
   return kExpertOfPartitionUs * experts +
          kChoiceOfPartitionUs * std::max(0.0, choices - kChoicesAtOnce);
 }

@@ -140,6 +140,7 @@ class Costs {
   // How many times longer a library's product of gathered rows takes.
   double picked_times(int rank, const Instr& gemm) const;
   void find_products();
+  void find_partitions();
   void find_sent();
   double few_rows_us(const Instr& gemm, double read_us, double multiply_us) const;
   // In how many waves the collective's terms are sent by the kernel that multiplies them; 0: they
@@ -164,6 +165,7 @@ class Costs {
   std::vector<bool> makes_terms_;    // by buffer: weights
   OfTasks<double> slowed_by_reads_;  // of gemms that read much: how many times as long they take
   OfTasks<double> library_us_;       // of gemms that a library multiplies
+  OfTasks<int> partition_blocks_;    // of partitions that kernels of their own make
   std::vector<int> sent_in_waves_;   // by buffer that the kernel of few rows would write
   std::vector<bool> gathered_;       // by buffer, of plans with few rows
   std::vector<double> inputs_us_;    // by rank: a tile's share of reading all distinct inputs once

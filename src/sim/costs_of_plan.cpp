@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "plan/fused_faults.h"
+#include "plan/partition_kernels.h"
 #include "plan/region_numbers.h"
 #include "sim/calibration.h"
 #include "sim/costs.h"
@@ -48,6 +49,35 @@ bool Costs::is_one_kernel() const {
   }
   return std::all_of(plan_.lanes.begin(), plan_.lanes.end(),
                      [&](const Lane& lane) { return lane.instrs.empty() || computes[lane.rank]; });
+}
+
+// Whose rank does nothing else between the same boundaries.
+void Costs::find_partitions() {
+  if (plan_.partitions.empty()) return;
+  constexpr int kNothingYet = -1;
+  std::vector<std::vector<int>> blocks(static_cast<size_t>(plan_.ranks()));  // by stretch
+  const auto each_stretch = [&](const auto& visit) {
+    for (const Lane& lane : plan_.lanes) {
+      if (lane.kind != LaneKind::compute) continue;
+      const auto count = static_cast<uint32_t>(lane.instrs.size());
+      size_t number = 0;
+      for (uint32_t begin = 0, end = 0; begin < count; begin = end + 1, ++number) {
+        for (end = begin; end < count && lane.instrs[end].op != Opcode::boundary;) ++end;
+        std::vector<int>& of_rank = blocks[lane.rank];
+        if (of_rank.size() <= number) of_rank.resize(number + 1, kNothingYet);
+        if (begin < end) visit(lane, begin, end, of_rank[number]);
+      }
+    }
+  };
+  each_stretch([&](const Lane& lane, uint32_t begin, uint32_t end, int& most) {
+    const int own = most == 0 ? 0 : partition_blocks(plan_, lane, begin, end);
+    most = own == 0 ? 0 : std::max(most, own);
+  });
+  each_stretch([&](const Lane& lane, uint32_t begin, uint32_t end, int most) {
+    for (uint32_t at = begin; most > 0 && at < end; ++at) {
+      partition_blocks_[lane.instrs[at]] = most;
+    }
+  });
 }
 
 void Costs::feed_power() {

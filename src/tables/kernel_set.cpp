@@ -48,6 +48,7 @@ class KernelList {
     add(
         routes ? "pass of routed rows" : "pass", [&] { return pass_source(routes); }, true);
   }
+  void add_partition() { add("partition", partition_source, true); }
   void add_others(bool norms, bool routes) {
     if (routes) {
       add(
@@ -116,13 +117,15 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
       }
     }
   }
-  const bool passes =
-      std::any_of(programs.begin(), programs.end(), [&](const RankProgram& program) {
-        for (size_t i = 0; i < program.moves.size(); ++i) {
-          if (!program.is_in_gemm(i) && is_pass(plan, program.moves[i])) return true;
-        }
-        return false;
-      });
+  bool passes = false, partitions = false;
+  for (const RankProgram& program : programs) {
+    for (size_t i = 0; i < program.moves.size(); ++i) {
+      if (program.is_in_gemm(i)) continue;
+      passes = passes || is_pass(plan, program.moves[i]);
+      partitions = partitions || partition_blocks(plan, program.moves[i]) != 0;
+    }
+  }
+  if (partitions) set.add_partition();
   if (passes) set.add_pass(plan.has_tables());
   if (serves && multiplies_into_result(plan)) set.add_copy_of_rows();
   if (plan.low_latency_collectives) {

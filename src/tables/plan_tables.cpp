@@ -248,6 +248,7 @@ class TableBuilder {
       }
       end();
     }
+    table.cluster = !in_gemm && basis_.sets <= 2 ? partition_blocks(basis_.plan, parts) : 0;
     table.passes =
         !in_gemm && basis_.sets <= 2 && is_pass(basis_.plan, parts) && all_in_vectors(table);
   }

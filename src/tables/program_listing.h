@@ -71,7 +71,7 @@ struct ListedBlock {
 };
 
 // `config`: of a GEMM kernel its configuration, "library" or "few-rows", of movers "own kernel",
-// "pass" or "in gemm".
+// "pass", "partition" and the blocks of its clusters, or "in gemm".
 struct ListedKernel {
   std::string config;
   std::vector<ListedBlock> blocks;

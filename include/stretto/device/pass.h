@@ -36,26 +36,31 @@ struct PassTask {
   MoverRegion regions[2][kPassRegions];
 };
 
+// One of so many threads brings one word.
+template <typename Entry>
+STRETTO_DEVICE void bring_word(const Entry* from, Entry& to, uint32 word) {
+  if (word >= sizeof(Entry) / 4) return;
+  reinterpret_cast<uint32*>(&to)[word] = reinterpret_cast<const uint32*>(from)[word];
+}
+
 // By all threads. Every look at a table takes as long as a small pass: where a task says where
 // nothing is that is not known, all comes at once. Tables stay as they are, so the kernel before
 // may still run.
 template <bool kRoutes>
 STRETTO_DEVICE void bring_task(const PassParams& params, uint32 at, PassTask& brought) {
   const MoverParams& mover = params.mover;
-  MoverTask& task = brought.task;
-  const auto bring = [&](uint32 routed) {
-    task = mover.tasks[at];
-    if (kRoutes) brought.routed = mover.routed[routed != ~0u ? routed : task.routed - 1];
-  };
-  uint32 first = at * params.regions_of_task, count = params.regions_of_task;
-  if (count != 0) {
-    if (threadIdx.x == kPassRegions) bring(at);
-  } else {
-    if (threadIdx.x == kPassRegions) bring(~0u);
-    __syncthreads();
-    first = task.first_region;
-    count = task.num_sources + task.num_destinations + (task.num_normed != 0 ? 1u : 0u);
+  const MoverTask& task = brought.task;
+  const bool is_known = params.regions_of_task != 0;
+  const uint32 word = threadIdx.x % 32, warp = threadIdx.x / 32;
+  if (warp == 1) bring_word(mover.tasks + at, brought.task, word);
+  if (!is_known) __syncthreads();
+  if (kRoutes && warp == 2) {
+    bring_word(mover.routed + (is_known ? at : task.routed - 1), brought.routed, word);
   }
+  const uint32 first = is_known ? at * params.regions_of_task : task.first_region;
+  const uint32 count =
+      is_known ? params.regions_of_task
+               : task.num_sources + task.num_destinations + (task.num_normed != 0 ? 1u : 0u);
   if (threadIdx.x < count) {
     const uint32 other = mover.region_sets > 1 ? mover.num_regions : 0;
     const MoverRegion of_first = mover.regions[first + threadIdx.x];

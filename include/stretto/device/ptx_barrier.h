@@ -119,6 +119,12 @@ STRETTO_DEVICE uint32 cluster_rank() {
   return rank;
 }
 
+STRETTO_DEVICE uint32 cluster_blocks() {
+  uint32 blocks;
+  asm volatile("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(blocks));
+  return blocks;
+}
+
 // Orders no memory accesses but barriers made visible by fence_barrier_init().
 STRETTO_DEVICE void cluster_sync() {
   asm volatile(
@@ -135,10 +141,26 @@ STRETTO_DEVICE void cluster_sync_shared() {
           : "memory");
 }
 
-// Where block `cluster_rank` of this cluster has what this block has at `address`.
+// Its halves, between which a thread does what others need not wait for. What it has read of other
+// blocks' shared memory before is read.
+STRETTO_DEVICE void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+STRETTO_DEVICE void cluster_await() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// Where block `cluster_rank` of this cluster has what this block has at `address`; of a word in
+// shared memory, as an address like any other.
 STRETTO_DEVICE uint32 shared_address_in(uint32 cluster_rank, uint32 address) {
   uint32 there;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(cluster_rank));
+  return there;
+}
+
+STRETTO_DEVICE const int32* generic_in_cluster(uint32 cluster_rank, const int32* word) {
+  const int32* there;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(word), "r"(cluster_rank));
   return there;
 }
 
