@@ -45,8 +45,11 @@ TEST(PartitionParts, AreOfManyChoicesOnly) {
   // A source has half of the tokens.
   const Plan sources = plan_of(of_tokens("moe-tp", 2048, 2), "tiles,tile=64x16,granularity=chunk");
   EXPECT_EQ(number_of(sources, Opcode::route), 2 * 2);
-  const Plan most = plan_of(of_tokens("moe-tp", 20000, 1), "sequential,tile=128x16");
-  EXPECT_EQ(number_of(most, Opcode::count_choices), 32);
+  const Plan most = plan_of(of_tokens("moe-tp", 20000, 2), "tiles,tile=128x16,granularity=whole");
+  EXPECT_EQ(number_of(most, Opcode::count_choices), 2 * 32);
+  // Between kernels a partition has one of its own.
+  const Plan alone = plan_of(of_tokens("moe-tp", 20000, 1), "sequential,tile=128x16");
+  EXPECT_EQ(number_of(alone, Opcode::route), 1);
 }
 
 TEST(PartitionParts, AreProvedAndRightUnderEveryRouting) {
@@ -58,7 +61,9 @@ TEST(PartitionParts, AreProvedAndRightUnderEveryRouting) {
                                    "tiles,tile=64x16,granularity=whole,permute=pass,reuse=ack"}) {
         SCOPED_TRACE(to_string(op) + " " + schedule);
         const Plan plan = plan_of(op, schedule);
-        EXPECT_GT(number_of(plan, Opcode::fill_entries), 0);
+        const bool has_kernel = number_of(plan, Opcode::route) > 0;
+        EXPECT_NE(has_kernel, number_of(plan, Opcode::fill_entries) > 0);
+        if (ranks > 1) EXPECT_EQ(has_kernel, std::string_view(schedule).starts_with("sequential"));
         expect_proved(plan);
         for (const RoutingKind routing :
              {RoutingKind::uniform, RoutingKind::one_hot, RoutingKind::adversarial}) {
@@ -74,7 +79,7 @@ TEST(PartitionParts, AreProvedAndRightUnderEveryRouting) {
 TEST(PartitionParts, ServeWholeProducts) {
   for (const char* name : {"moe-tp", "moe-ep", "moe-tp-up"}) {
     const Plan plan = plan_of(of_tokens(name, 2101, 1, 72), "library,tile=64x64");
-    EXPECT_GT(number_of(plan, Opcode::fill_entries), 0);
+    EXPECT_EQ(number_of(plan, Opcode::route), 1);
     expect_proved(plan);
     expect_right(plan, {.routing = {RoutingKind::zipf, {}}});
   }

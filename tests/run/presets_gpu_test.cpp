@@ -130,7 +130,7 @@ std::vector<PlanCase> cases() {
       // More: wide tiles and narrow ones, by themselves and in clusters, in one round and in two.
       add(kind, "m=344 n=8192 k=1024", "bf16", "few-rows");
       add(kind, "m=402 n=3584 k=2048", "fp16", "few-rows");
-      add(kind, "m=213 n=5408 k=544", "bf16", "few-rows");
+      add(kind, "m=213 n=5440 k=576", "bf16", "few-rows");
       add(kind, "m=512 n=7168 k=512", "bf16", "few-rows");
     }
     for (const char* kind : kOperators) {

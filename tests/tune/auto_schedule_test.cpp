@@ -191,7 +191,7 @@ TEST(AutoSchedule, OtherKindsAndMachinesDoNotCount) {
 TEST(SimulatedSchedule, SaysThePredictedTimeWhereNothingIsKnown) {
   const AutoSchedule found = choose(kSmall, {});
   const double us = predicted_us(parse_segment(kSmall), {found.schedule}, default_machine(2))[0];
-  EXPECT_THAT(found.reason, HasSubstr(fmt::format("simulation, {:.1f} us:", us)));
+  EXPECT_THAT(found.reason, HasSubstr(fmt::format("simulation, {:.1f} us", us)));
 }
 
 // The simulation takes narrow tiles for the fastest; with four ranks, each of which multiplies as
