@@ -73,9 +73,23 @@ std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorS
     return other->product->is_routed() && other->ids == one.ids && other->router_weights >= 0;
   });
   if (sums == products.end()) return refuse("experts whose rows nobody adds up", "a sum of them");
-  const bool has_rows_in_order = op.tensor(one.input).stage >= 0 && of.kind.in == Edge::none;
-  if (!has_rows_in_order && !is_own(one.input)) {
+  const auto has_rows_in_order = [&](const OperatorSegment& product) {
+    return op.tensor(product.input).stage >= 0 && product.product->kind.in == Edge::none;
+  };
+  if (!has_rows_in_order(one) && !is_own(one.input)) {
     return refuse("tokens that each rank has all of", "tokens held by rows");
+  }
+  // Ids are sent once, with the tokens of one product and the weights of one sum.
+  int tokens = 0, weights = 0;
+  for (const OperatorSegment* other : products) {
+    if (!other->product->is_routed() || other->product->only_moves() || other->ids != one.ids) {
+      continue;
+    }
+    tokens += !has_rows_in_order(*other);
+    weights += other->router_weights >= 0;
+  }
+  if (tokens > 1 || weights > 1) {
+    return refuse("ids that several layers of experts go by", "ids of each layer's own");
   }
   if (!is_own(one.ids) || !is_own((*sums)->router_weights)) {
     return refuse("ids or weights that each rank has all of", "both held by rows");

@@ -2,8 +2,10 @@
 // through.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <ostream>
 
+#include "op/graph_text.h"
 #include "stretto/check.h"
 #include "stretto/emulate.h"
 #include "stretto/lower.h"
@@ -293,6 +295,38 @@ TEST(OwnGraphsOfIntegers, AreJudgedByABoundWhereTheyAreRounded) {
     EXPECT_EQ(found.first_wrong, "");
     EXPECT_GT(found.worst_error, 0) << "nothing was rounded of " << h;
   }
+}
+
+// Two layers of experts that go by the same ids: collectives send ids once, with the tokens of one
+// layer, so what is not refused has those of both.
+TEST(LayersOfTheSameIds, AreRefusedByIdsAndRightOtherwise) {
+  const auto graph = parse_graph(
+      "graph twice t h f experts k\n"
+      "input x [t, h] rows\ninput ids [t, k] rows i32\ninput weights [t, k] rows fp32\n"
+      "input w [experts, f, h] experts\ninput v [experts, h, f] experts\n"
+      "input p [experts, f, h] experts\ninput q [experts, h, f] experts\n"
+      "a = grouped x w ids\nb = grouped a v ids\ny = weigh b ids weights\ns = add y x\n"
+      "c = grouped s p ids\nd = grouped c q ids\nz = weigh d ids weights\noutput z rows\n");
+  const Operator op =
+      make_graph(graph, {{"t", 5}, {"h", 80}, {"f", 80}, {"experts", 4}, {"k", 2}}, 2, DType::bf16);
+  const Machine machine = default_machine(2);
+  bool is_any_refused = false;
+  for (const Preset& preset : presets()) {
+    const OperatorSchedule schedule = schedule_of(preset, op, machine, 1);
+    SCOPED_TRACE(to_string(schedule));
+    const auto reasons = legal(op, schedule, machine);
+    if (!reasons.empty()) {
+      is_any_refused |= std::any_of(reasons.begin(), reasons.end(), [](const std::string& why) {
+        return why.find("ids that several layers of experts go by: take ids of each") !=
+               std::string::npos;
+      });
+      continue;
+    }
+    const Plan plan = lower(op, schedule, machine);
+    EXPECT_TRUE(check(plan).clean());
+    EXPECT_EQ(emulate(plan).first_wrong, "");
+  }
+  EXPECT_TRUE(is_any_refused);
 }
 
 }  // namespace
