@@ -58,6 +58,8 @@ class LibraryMatmul {
   struct Algorithm {
     uint64_t words[8];  // cuBLAS's own
   };
+  // Of calls with all rows.
+  const Algorithm& algorithm() const { return steps_.back().algorithm; }
   struct Places {
     DevicePtr a = 0, b = 0, c = 0;
     bool operator==(const Places&) const = default;
