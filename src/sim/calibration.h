@@ -8,11 +8,23 @@
 
 namespace stretto::sim {
 
-// What cuBLAS takes: its start, and then this share of gemm_tflops or what it reads at
-// hbm_gb_per_s, whichever is longer (GEMM alone of operators_h200_x2 and _x4.json,
-// other_shapes_h200_x2.json and 36 shapes of 16 to 256 rows: off by 3 % in the median, by 11 % in
-// nine of ten).
-constexpr double kLibraryStartUs = 2, kLibraryRate = 0.88;
+// What cuBLAS takes for a product (library_product.h): its start, with the first loads and the last
+// stores; a stage of 64 columns of K by tiles too small to fill the time; each wave of tiles beyond
+// the first; adding up ranges of K, beside their sums' bytes; this share of the bytes that pass
+// shared memory, the others beside MMAs; and reading at this share of hbm_gb_per_s, which is of
+// reads and writes, and so many times as fast from the L2 cache, in which runs behind one another
+// find small inputs (one H200, bench/results/products_h200_x1.json: fitted to the tiles that cuBLAS
+// says it took for 190 products of no model's sizes; docs/notes/cublas-alone.md).
+constexpr double kLibraryStartUs = 2.9, kLibraryStageUs = 0.09, kLibraryWaveUs = 2.1;
+constexpr double kLibrarySumsUs = 3.3, kLibraryMoves = 0.76;
+constexpr double kLibraryRead = 1.09, kLibraryReadOfCache = 2.4, kKeptOfCache = 0.2;
+// Its kernel of experts, and products of fp32: a start, and this share of the rate.
+constexpr double kExpertsStartUs = 2, kExpertsRate = 0.88;
+
+// In a graph a stream's fork and join take so long together, and a kernel of one block that awaits
+// others' signals so long ahead of the next kernel (between_kernels_us of the same file: 0.3 to
+// 0.5, and 0.6).
+constexpr double kForkUs = 0.4, kAwaitUs = 0.6;
 
 // A tile's inputs come through the L2 cache. Tiles of 128 x 256, on all SMs, take this share of
 // what it gives; smaller ones need more bytes for each multiplication and wait for them, in
@@ -103,6 +115,10 @@ struct PowerPoint {
 };
 constexpr PowerPoint kPower[] = {{60, 1.0}, {150, 0.87}, {1900, 0.86}};
 constexpr PowerPoint kRestedPower[] = {{350, 1.0}, {700, 0.93}, {1300, 0.90}, {1900, 0.86}};
+// cuBLAS keeps, alone and between collectives (GEMM alone of bench/results/*.json), and with
+// communication beside it all the time (products in chunks of tuning/h200x8.json):
+constexpr PowerPoint kLibraryPower[] = {{60, 1.0}, {150, 0.87}, {800, 0.85}};
+constexpr PowerPoint kBesidePower[] = {{60, 1.0}, {150, 0.86}, {800, 0.83}};
 // That is where collectives take this share of both; of less, they keep as much less more
 // (bench/results/layers_h200_x2.json: operators whose collectives take 0.1 of the time).
 constexpr double kEnoughRest = 0.25;

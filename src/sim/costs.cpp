@@ -97,6 +97,10 @@ Costs::Costs(const Plan& plan, const Machine& machine)
                    std::none_of(plan.lanes.begin(), plan.lanes.end(), [](const Lane& lane) {
                      return lane.kind == LaneKind::copy && !lane.instrs.empty();
                    });
+  forks_ =
+      plan.library_gemms && std::any_of(plan.lanes.begin(), plan.lanes.end(), [](const Lane& lane) {
+        return lane.kind == LaneKind::comm && !lane.instrs.empty();
+      });
   find_sent();
   find_next_kernels();
   is_one_kernel_ = is_one_kernel();

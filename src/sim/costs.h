@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "sim/calibration.h"
 #include "sim/chosen_experts.h"
 #include "sim/mover_kernels.h"
 #include "sim/of_tasks.h"
@@ -90,13 +91,14 @@ class Costs {
   double best_link_rate(double bytes) const;
   // From the end of the run before until blocks are at work.
   double launch_us() const {
-    if (is_library_next(0)) return 0;  // in what its products take
+    if (is_library_next(0)) return forks_ ? kForkUs : 0;  // the rest is in what its products take
     return is_one_kernel_ ? machine_.chained_launch_us : machine_.launch_us;
   }
   // From the end of a rank's kernel until the blocks of the next one, behind so many boundaries,
   // are at work.
   double boundary_us(size_t behind) const {
-    return starts_itself_ && is_library_next(behind) ? 0 : machine_.launch_us;
+    if (!starts_itself_ || !is_library_next(behind)) return machine_.launch_us;
+    return forks_ ? kAwaitUs : 0;
   }
   // Whether the kernel behind so many boundaries is a library's.
   bool is_library_next(size_t behind) const {
@@ -158,16 +160,18 @@ class Costs {
   int64_t mma_cols_ = 1;        // multiples of columns that tiles are padded to
   double link_rate_ = 0;
   bool starts_itself_ = false;  // a library's product behind a boundary, in the time it takes
+  bool forks_ = false;          // cuBLAS alone multiplies, and kernels of movers run beside it
   std::vector<bool> next_is_library_;  // by boundaries: the kernel behind, where some are
   double all_copies_rate_ = 0;
-  std::vector<double> busy_;         // by rank: share of the SMs that have tiles, over all waves
-  std::vector<double> power_;        // by rank: share of the rate that power leaves
-  std::vector<bool> makes_terms_;    // by buffer: weights
-  OfTasks<double> slowed_by_reads_;  // of gemms that read much: how many times as long they take
-  OfTasks<double> library_us_;       // of gemms that a library multiplies
-  OfTasks<int> partition_blocks_;    // of partitions that kernels of their own make
-  std::vector<int> sent_in_waves_;   // by buffer that the kernel of few rows would write
-  std::vector<bool> gathered_;       // by buffer, of plans with few rows
+  std::vector<double> busy_;           // by rank: share of the SMs that have tiles, over all waves
+  std::vector<double> power_;          // by rank: share of the rate that power leaves
+  std::vector<double> library_power_;  // the same of cuBLAS
+  std::vector<bool> makes_terms_;      // by buffer: weights
+  OfTasks<double> slowed_by_reads_;    // of gemms that read much: how many times as long they take
+  OfTasks<double> library_us_;         // of gemms that a library multiplies
+  OfTasks<int> partition_blocks_;      // of partitions that kernels of their own make
+  std::vector<int> sent_in_waves_;     // by buffer that the kernel of few rows would write
+  std::vector<bool> gathered_;         // by buffer, of plans with few rows
   std::vector<double> inputs_us_;    // by rank: a tile's share of reading all distinct inputs once
   std::vector<int> blocks_at_once_;  // by rank: gemms
   std::vector<bool> holds_ranges_;   // by buffer: sums of ranges of K

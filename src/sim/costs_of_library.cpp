@@ -11,19 +11,57 @@
 #include "plan/tile_task.h"
 #include "sim/calibration.h"
 #include "sim/costs.h"
+#include "sim/library_product.h"
 
 namespace stretto::sim {
 
 namespace {
 
+// Rows of one matrix that are multiplied by columns of as much of K, of whatever weights: those
+// that lie behind one another are one product.
+struct Multiplied {
+  std::set<std::pair<int32_t, int32_t>> rows;
+  std::set<std::tuple<uint16_t, int32_t, int32_t>> columns;
+};
+
 // The gemms of a rank's compute lanes between two boundaries.
-struct Product {
+struct Kernel {
   std::map<uint32_t, std::vector<const Instr*>> by_lane;
+  std::map<std::tuple<uint16_t, int32_t, int32_t, int32_t>, Multiplied> multiplied;
+  // Of experts: their inputs, whose bytes and those of their results are read and stored.
   std::set<std::tuple<uint16_t, int32_t, int32_t, int32_t, int32_t>> inputs;
-  // Of its inputs, and of experts' results; of all lanes, and of one.
-  double bytes = 0, macs = 0, most_macs = 0;
+  double bytes = 0;
+  double macs = 0, most_macs = 0;  // of all lanes, and of one
   bool is_of_experts = false;
 };
+
+void add_product(const Plan& plan, const Instr& gemm, Kernel& kernel) {
+  const std::span<const Region> reads = plan.reads(gemm);
+  const Region& b = reads.back();
+  for (const Region& a : reads.first(reads.size() - 1)) {
+    if (a.empty()) continue;
+    Multiplied& made = kernel.multiplied[{a.buffer, a.col0, b.col0, b.col1}];
+    made.rows.emplace(a.row0, a.row1);
+    made.columns.emplace(b.buffer, b.row0, b.row1);
+  }
+}
+
+// A call each for rows that do not lie behind the others.
+std::vector<LibraryProduct> products_of(const Kernel& kernel) {
+  std::vector<LibraryProduct> products;
+  for (const auto& [place, made] : kernel.multiplied) {
+    int64_t columns = 0;
+    for (const auto& [buffer, first, last] : made.columns) columns += last - first;
+    const int64_t k = std::get<3>(place) - std::get<2>(place);
+    int64_t end = -1;
+    for (const auto& [first, last] : made.rows) {
+      if (first != end) products.push_back({0, columns, k});
+      products.back().rows += last - first;
+      end = last;
+    }
+  }
+  return products;
+}
 
 double macs_of(const Plan& plan, const Instr& gemm) {
   return gemm.kind()->flops(plan.reads(gemm), plan.writes(gemm), rows_of_task(plan, gemm)) / 2;
@@ -131,7 +169,7 @@ double Costs::few_rows_us(const Instr& gemm, double read_us, double multiply_us)
 // their tiles.
 void Costs::find_products() {
   if (!plan_.any_library()) return;
-  std::map<std::pair<uint16_t, size_t>, Product> products;
+  std::map<std::pair<uint16_t, size_t>, Kernel> kernels;
   const auto ranks = static_cast<size_t>(plan_.ranks());
   std::vector<int> movers(ranks, 0);
   std::vector<size_t> last(ranks, 0);  // by rank: boundaries before its last gemms
@@ -157,51 +195,67 @@ void Costs::find_products() {
       }
       last[lane.rank] = std::max(last[lane.rank], boundaries);
       if (!by_library) continue;
-      Product& product = products[{lane.rank, boundaries}];
-      product.by_lane[l].push_back(&instr);
-      inputs.assign(plan_.reads(instr).begin(), plan_.reads(instr).end());
-      if (is_routed_product(instr.op)) {
-        product.is_of_experts = true;
-        inputs.clear();
-        add_inputs_of_entry(instr, inputs);
-        // Of two products beside one another one result is stored.
-        const Region& to = plan_.writes(instr)[0];
-        if (!instr.fused) {
-          product.bytes += static_cast<double>(to.elements()) * num_bytes(plan_.op.dtype) *
-                           share_of_entries(plan_, chosen_, lane.rank, to);
-        }
+      Kernel& kernel = kernels[{lane.rank, boundaries}];
+      kernel.by_lane[l].push_back(&instr);
+      if (!is_routed_product(instr.op)) {
+        add_product(plan_, instr, kernel);
+        continue;
+      }
+      kernel.is_of_experts = true;
+      inputs.clear();
+      add_inputs_of_entry(instr, inputs);
+      // Of two products beside one another one result is stored.
+      const Region& to = plan_.writes(instr)[0];
+      if (!instr.fused) {
+        kernel.bytes += static_cast<double>(to.elements()) * num_bytes(plan_.op.dtype) *
+                        share_of_entries(plan_, chosen_, lane.rank, to);
       }
       for (const Region& read : inputs) {
         const bool is_new =
-            product.inputs.emplace(read.buffer, read.row0, read.row1, read.col0, read.col1).second;
-        if (is_new) product.bytes += region_bytes(read);
+            kernel.inputs.emplace(read.buffer, read.row0, read.row1, read.col0, read.col1).second;
+        if (is_new) kernel.bytes += region_bytes(read);
       }
     }
   }
-  for (auto& [place, product] : products) {
+  // Most ranks have the same.
+  std::map<std::tuple<LibraryProduct, double, double>, double> known_us;
+  for (auto& [place, kernel] : kernels) {
     // A gather's last is beside nobody.
     const bool is_alone = place.second == last[place.first] && !plan_.op.ends_with_terms();
     const double sms = machine_.sms - (is_alone ? 0 : movers[place.first]);
-    for (const auto& [lane, gemms] : product.by_lane) {
+    for (const auto& [lane, gemms] : kernel.by_lane) {
       double macs = 0;
       for (const Instr* gemm : gemms) macs += macs_here(place.first, *gemm);
-      product.macs += macs;
-      product.most_macs = std::max(product.most_macs, macs);
+      kernel.macs += macs;
+      kernel.most_macs = std::max(kernel.most_macs, macs);
     }
     const bool is_fp32 = plan_.op.dtype == DType::fp32;
-    const double tflops = is_fp32 ? machine_.fp32_tflops : machine_.gemm_tflops;
-    const double multiply_us =
-        2 * product.macs / (kLibraryRate * tflops * 1e6 * sms / machine_.sms) / power_[place.first];
-    const bool few_rows = plan_.few_rows_at(place.second);
-    const double read = product.is_of_experts ? kExpertsRead : few_rows ? kFewRowsRead : 1;
-    const double read_us = move_us(product.bytes, read * machine_.hbm_gb_per_s);
-    const Instr& first = *product.by_lane.begin()->second.front();
-    const double us = few_rows
-                          ? few_rows_us(first, read_us, multiply_us * kLibraryRate / kFewRowsRate)
-                          : kLibraryStartUs + std::max(multiply_us, read_us);
-    for (const auto& [lane, gemms] : product.by_lane) {
+    const double multiply_us = 2 * kernel.macs * machine_.sms / sms /
+                               ((is_fp32 ? machine_.fp32_tflops : machine_.gemm_tflops) * 1e6) /
+                               power_[place.first];
+    const bool is_few_rows = plan_.few_rows_at(place.second);
+    double us = 0;
+    for (const LibraryProduct& one : products_of(kernel)) {
+      kernel.bytes += static_cast<double>((one.rows + one.columns) * one.k) *
+                      static_cast<double>(num_bytes(plan_.op.dtype));
+      if (is_fp32 || is_few_rows) continue;
+      const double power = library_power_[place.first];
+      double& alone_us = known_us[{one, sms, power}];
+      if (alone_us == 0) alone_us = sim::library_us(one, sms, power, machine_);
+      us += alone_us;
+    }
+    if (is_few_rows) {
+      us = few_rows_us(*kernel.by_lane.begin()->second.front(),
+                       move_us(kernel.bytes, kFewRowsRead * machine_.hbm_gb_per_s),
+                       multiply_us / kFewRowsRate);
+    } else if (kernel.is_of_experts || is_fp32) {
+      const double read = kernel.is_of_experts ? kExpertsRead : 1;
+      us = kExpertsStartUs + std::max(multiply_us / kExpertsRate,
+                                      move_us(kernel.bytes, read * machine_.hbm_gb_per_s));
+    }
+    for (const auto& [lane, gemms] : kernel.by_lane) {
       for (const Instr* gemm : gemms) {
-        library_us_[*gemm] = us * macs_here(place.first, *gemm) / product.most_macs;
+        library_us_[*gemm] = us * macs_here(place.first, *gemm) / kernel.most_macs;
       }
     }
   }

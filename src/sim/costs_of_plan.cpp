@@ -7,6 +7,7 @@
 
 #include "plan/fused_faults.h"
 #include "plan/partition_kernels.h"
+#include "plan/placed.h"
 #include "plan/region_numbers.h"
 #include "sim/calibration.h"
 #include "sim/costs.h"
@@ -95,7 +96,13 @@ void Costs::feed_power() {
     const double waves = std::max(1.0, std::ceil(count / machine_.sms));
     busy_.push_back(count / (waves * machine_.sms));
   }
-  for_each_gemm([&](uint16_t rank, const Instr& instr) { busy_us[rank] += mma_us(instr); });
+  std::vector<double> least_us(ranks, 0);  // as a library's kernels would take
+  for_each_gemm([&](uint16_t rank, const Instr& instr) {
+    busy_us[rank] += mma_us(instr);
+    least_us[rank] +=
+        instr.kind()->flops(plan_.reads(instr), plan_.writes(instr), rows_of_task(plan_, instr)) /
+        (machine_.gemm_tflops * 1e6);
+  });
   for (size_t rank = 0; rank < ranks; ++rank) {
     const double us = busy_us[rank] / machine_.sms,
                  rests_us = collectives_us(static_cast<int>(rank));
@@ -103,6 +110,9 @@ void Costs::feed_power() {
         rests_us > 0 ? std::min(1.0, rests_us / (rests_us + us) / kEnoughRest) : 0;
     power_.push_back((1 - rested) * power_share(kPower, us) +
                      rested * power_share(kRestedPower, us));
+    const bool is_beside = rests_us == 0 && plan_.ranks() > 1;
+    library_power_.push_back(is_beside ? power_share(kBesidePower, least_us[rank])
+                                       : power_share(kLibraryPower, least_us[rank]));
   }
   slow_by_reads();
 }

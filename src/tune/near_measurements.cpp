@@ -34,7 +34,7 @@ constexpr double kBeyond = 0.1;
 // with communication beside it or behind. Our own kernels have to lead by this share for each
 // factor of e that the nearest evidence is farther: slices of 36,864 terms took 2055 us where
 // cuBLAS beside copy engines takes 1824.
-constexpr double kLeadWhereThin = 0.05;
+constexpr double kLeadWhereThin = 0.03;
 
 // Schedules that the simulation gets wrong alike.
 auto kind_of(const Schedule& schedule) {
