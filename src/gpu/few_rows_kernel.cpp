@@ -99,7 +99,11 @@ FewRowsConfig fitted_to_multiply(const FewRowsShape& shape, int num_sms) {
   config.splits = tile.splits;
   if (tile.splits > 1 && !config.is_wide()) config.consumers = 1;
   const device::FewRowsLayout layout = device::layout_of(config);
-  config.stages = std::min<int>(12, kStageBytes / (layout.a_bytes + layout.b_bytes)) & ~1;
+  // Wide tiles take a stage more, 3 to 4 % faster; narrow ones were 7 to 14 % slower for it.
+  constexpr int64_t kMostBytes = 218 * 1024, kMostStages = 12;
+  const int64_t room = config.is_wide() ? kMostBytes : kStageBytes;
+  config.stages = static_cast<int>(std::min(kMostStages, room / (layout.a_bytes + layout.b_bytes)));
+  if (!config.is_wide()) config.stages -= config.stages % config.consumers;
   return config;
 }
 

@@ -12,17 +12,20 @@ namespace {
 int64_t tiles_of(int64_t size, int64_t tile) { return (size + tile - 1) / tile; }
 
 // Of a block of K in a thread block: of the tensor cores, of shared memory, which loads write and
-// wgmma reads at 128 B a cycle, and of the L2 cache, which gives all SMs some 8 KB a cycle. Fitted
-// to 421 tiles of 18 shapes: what is chosen is 2 % behind the best of them in the mean, 13 % at
-// worst (docs/notes/few-rows.md).
+// wgmma reads at 128 B a cycle, and of the L2 cache, which gives all SMs some 8 KB a cycle. Where
+// two consumers take turns at narrow tiles, each has half of the stages. Fitted to 421 tiles of 18
+// shapes: what is chosen is 3 % behind the best of them in the mean, 20 % at worst; by constants of
+// half of the shapes that of the others was 5 and 25 % behind (docs/notes/few-rows.md).
 double cycles_of_stage(const FewRowsTile& tile, int64_t blocks) {
-  constexpr double kTensor = 2.6, kShared = 128, kL2 = 8000, kSmReads = 30, kLeast = 200;
-  constexpr double kRowBytes = 2.0 * device::kTileK;
+  constexpr double kTensor = 2.6, kShared = 128, kL2 = 8000, kSmReads = 24, kLeast = 200;
+  constexpr double kRowBytes = 2.0 * device::kTileK, kNarrow = 1.1;
   const int consumers = tile.columns > device::kFewRowsColumns ? 2 : 1;
   const double loaded = kRowBytes * (tile.columns + tile.rows);
   const double read = kRowBytes * consumers * (device::kFewRowsColumns + tile.rows);
   const double weights = kRowBytes * tile.columns / kSmReads;
-  return std::max({kLeast, weights, kTensor * consumers * tile.rows, (loaded + read) / kShared,
+  const double narrow = consumers == 1 ? kNarrow : 1;
+  return narrow *
+         std::max({kLeast, weights, kTensor * consumers * tile.rows, (loaded + read) / kShared,
                    loaded / tile.sharing * static_cast<double>(blocks) / kL2});
 }
 
@@ -36,7 +39,7 @@ int64_t room_of(int cluster, int sms) {
 
 // Of all rounds. Where K is split the ranges' sums are added besides.
 double cycles_of(const FewRowsTile& tile, int64_t blocks, int64_t room, int64_t stages) {
-  constexpr double kAddCycles = 1900;
+  constexpr double kAddCycles = 4500;
   const double each = cycles_of_stage(tile, std::min(blocks, room));
   return tile.rounds * (static_cast<double>(tiles_of(stages, tile.splits)) * each +
                         kFewRowsRoundCycles + (tile.splits > 1 ? kAddCycles : 0));
@@ -52,6 +55,7 @@ FewRowsTile few_rows_tile(int64_t rows, int64_t columns, int64_t k, int sms) {
   best.cycles = std::numeric_limits<double>::infinity();
   const auto consider = [&](FewRowsTile tile, int parts) {
     const int64_t room = room_of(tile.sharing * tile.sharing * tile.splits, sms);
+    if (room == 0) return;
     const int64_t across = tiles_of(columns, int64_t{tile.columns} * tile.sharing) * tile.sharing;
     const int64_t blocks = across * parts * tile.splits;
     tile.rounds = static_cast<int>(tiles_of(blocks, room));

@@ -16,7 +16,7 @@ struct FewRowsTile {
   int columns = 64;   // of weights
   int rows = 64;      // of tokens
   int sharing = 1;    // blocks along rows, and along columns, that share what they load
-  int splits = 1;     // ranges of K, or blocks that share
+  int splits = 1;     // ranges of K, where no blocks share
   int rounds = 1;     // of tiles
   double cycles = 0;  // of the product, all in all
 };

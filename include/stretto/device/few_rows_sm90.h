@@ -84,7 +84,7 @@ STRETTO_DEVICE FewRowsPart part_of_block(const FewRowsParams& params) {
 }
 
 // An operand: its rows from `row` on, in a stage's part from `stages` on. Of `pieces` that blocks
-// of the cluster load for each other this block has one: `own` rows further on, for `block_mask`.
+// of the cluster load for each other this block has one, `piece`, for all in `block_mask`.
 struct FewRowsOperand {
   const TensorMap* map;
   uint32 row, stages, empty;
