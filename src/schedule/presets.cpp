@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/text.h"
+#include "op/few_rows_tiles.h"
 #include "schedule/default_tile.h"
 #include "schedule/few_rows.h"
 #include "schedule/fused_point.h"
@@ -77,11 +78,20 @@ Schedule make_low_latency(const Segment& op, const Machine& machine) {
   return schedule;
 }
 
-// What its kernel does not multiply cuBLAS multiplies.
+// Whether the kernel of few rows has all of its tiles at once. Of more than one round the next one
+// begins when the first has sent: cuBLAS was up to 1.6 times as fast (docs/notes/few-rows.md).
+bool is_one_round(const Segment& op, const Machine& machine) {
+  return op.local_m() <= kRowsThatStream ||
+         few_rows_tile(op.local_m(), op.local_n(), op.local_k(), machine.sms).rounds == 1;
+}
+
+// What its kernel does not multiply, or not in a round, cuBLAS multiplies.
 Schedule make_few_rows(const Segment& op, const Machine& machine) {
   Schedule schedule = make_low_latency(op, machine);
   const bool collects = schedule.collectives == CollectivesBy::low_latency;
-  if (collects && why_no_few_rows(op).empty()) schedule.gemm = GemmBy::few_rows;
+  if (collects && why_no_few_rows(op).empty() && is_one_round(op, machine)) {
+    schedule.gemm = GemmBy::few_rows;
+  }
   return schedule;
 }
 
@@ -226,7 +236,8 @@ constexpr Preset kPresets[] = {
      make_low_latency},
     {"few-rows",
      "fused GEMM and all-reduce kernels of few rows: SC'24's GEMV and all-reduce, "
-     "Triton-distributed's GEMM and all-reduce. Up to 128 rows; elsewhere it is low-latency",
+     "Triton-distributed's GEMM and all-reduce. Up to 128 rows, and up to 512 whose tiles are "
+     "there at once; elsewhere it is low-latency",
      "arXiv 2305.06942; ByteDance-Seed/Triton-distributed",
      "low-latency, and the product's blocks send to a kernel that only receives", make_few_rows},
     {"two-chunk", "the two-chunk split that frameworks offer; FlashOverlap's baseline",

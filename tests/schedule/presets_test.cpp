@@ -66,6 +66,10 @@ TEST(Presets, FewRowsAreGatheredOrOfSums) {
   };
   EXPECT_EQ(gemm(gemm_rs(), 512), GemmBy::few_rows);
   EXPECT_EQ(gemm(gemm_rs(), 513), GemmBy::library);
+  Segment wide = gemm_rs();
+  wide.n = 12288;
+  EXPECT_EQ(gemm(wide, 333), GemmBy::library);  // two rounds of tiles
+  EXPECT_EQ(gemm(wide, 128), GemmBy::few_rows);
   EXPECT_EQ(gemm(gemm_ar(4), 100), GemmBy::few_rows);
   EXPECT_EQ(gemm(gemm_rs(1), 64), GemmBy::library);
   EXPECT_EQ(gemm(ag_gemm(), 64), GemmBy::few_rows);
