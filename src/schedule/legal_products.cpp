@@ -56,11 +56,15 @@ std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorS
                            size_t at, int split) {
   const OperatorSegment& one = *products[at];
   const Segment& of = *one.product;
+  const auto counts = std::count_if(op.stages.begin(), op.stages.end(), [&](const Stage& stage) {
+    return stage.kind == StageKind::count && stage.in[0] == one.ids;
+  });
   const auto refuse = [](std::string_view what, std::string_view right) {
     return fmt::format("collectives=low-latency with {}: take {}, or collectives=nccl", what,
                        right);
   };
   if (split > 1) return refuse("parts of the rows that choose experts", "split=1");
+  if (counts > 1) return refuse("ids that are counted twice", "one count of them");
   const auto is_own = [&](int tensor) { return op.tensor(tensor).held == Held::rows; };
   const bool takes_choices = of.top_k > 1 && op.tensor(one.input).rows == of.m * of.top_k;
   if (of.only_moves() && takes_choices) {

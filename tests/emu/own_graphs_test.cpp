@@ -329,5 +329,23 @@ TEST(LayersOfTheSameIds, AreRefusedByIdsAndRightOtherwise) {
   EXPECT_TRUE(is_any_refused);
 }
 
+TEST(LayersOfTheSameIds, AreCountedOnce) {
+  const auto graph = parse_graph(
+      "graph counted t h experts k\n"
+      "input x [t, h] rows\ninput ids [t, k] rows i32\ninput weights [t, k] rows fp32\n"
+      "d = permute x ids experts=experts\nn = count ids experts=experts\n"
+      "m = count ids experts=experts\ny = weigh d ids weights\n"
+      "output n rows\noutput m rows\noutput y rows\n");
+  const Operator op =
+      make_graph(graph, {{"t", 5}, {"h", 80}, {"experts", 4}, {"k", 2}}, 2, DType::bf16);
+  const Machine machine = default_machine(2);
+  const OperatorSchedule schedule = schedule_of(find_preset("low-latency"), op, machine, 1);
+  const std::vector<std::string> reasons = legal(op, schedule, machine);
+  ASSERT_FALSE(reasons.empty());
+  EXPECT_NE(reasons.front().find("ids that are counted twice: take one count of them"),
+            std::string::npos)
+      << reasons.front();
+}
+
 }  // namespace
 }  // namespace stretto
