@@ -102,7 +102,7 @@ std::vector<double> host_us(Context& context, OperationOnMemory& operation, int6
     operation.finish();
   }
   std::vector<double> medians;
-  for (auto& of_rank : times) medians.push_back(runtime::spread_of(std::move(of_rank)).median);
+  for (auto& of_rank : times) medians.push_back(runtime::median_of(std::move(of_rank)));
   return medians;
 }
 

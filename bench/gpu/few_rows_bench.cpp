@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "arguments.h"
-#include "core/file.h"
-#include "core/text.h"
 #include "gpu/cublas.h"
 #include "gpu/few_rows_kernel.h"
 #include "gpu/graph.h"
 #include "gpu/test_data.h"
-#include "stretto/error.h"
+#include "measure/spread.h"
+#include "product_shape.h"
+#include "report_file.h"
 
 namespace stretto::bench {
 namespace {
@@ -32,30 +32,10 @@ using device::FewRowsConfig;
 constexpr int kLaunches = 12;
 constexpr int64_t kCacheBytes = 200 << 20;  // more than any L2
 
-struct Shape {
-  int64_t m, n, k;
-};
-
 std::vector<Shape> default_shapes() {
   return {{16, 8192, 4096},  {64, 8192, 4096}, {128, 8192, 4096}, {64, 5120, 3456},
           {64, 4096, 2048},  {17, 8192, 1024}, {111, 5120, 3200}, {32, 4096, 7168},
           {64, 8192, 14336}, {64, 2560, 8192}};
-}
-
-Shape shape_from(const std::string& text) {
-  std::vector<int64_t> sizes;
-  for (const std::string_view part : split(text, 'x')) {
-    const auto value = int_from(part);
-    if (!value || *value < 1) throw UsageError("a shape is MxNxK, not '" + text + "'");
-    sizes.push_back(*value);
-  }
-  if (sizes.size() != 3) throw UsageError("a shape is MxNxK, not '" + text + "'");
-  return {sizes[0], sizes[1], sizes[2]};
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 // Tiles of which an SM has hardly more than one, in blocks that share what they load.
@@ -218,8 +198,9 @@ class Bench {
         one.early_us.push_back(one.early ? time_us(*one.early) : one.cold_us.back());
       }
     }
-    std::sort(timed.begin() + 1, timed.end(),
-              [](const Timed& x, const Timed& y) { return median(x.cold_us) < median(y.cold_us); });
+    std::sort(timed.begin() + 1, timed.end(), [](const Timed& x, const Timed& y) {
+      return runtime::median_of(x.cold_us) < runtime::median_of(y.cold_us);
+    });
     nlohmann::json rows = nlohmann::json::array();
     fmt::print("{} {} {}: bytes at 4.3 TB/s {:.1f}\n", m, n, k,
                static_cast<double>(weights) / 4.3e6);
@@ -227,7 +208,8 @@ class Bench {
       const Timed& one = timed[i];
       if (i < 7 || one.error > 1e-2) {
         fmt::print("   {:45} cold {:6.2f} warm {:6.2f} early {:6.2f} err {:.1e}{}\n", one.name,
-                   median(one.cold_us), median(one.warm_us), median(one.early_us), one.error,
+                   runtime::median_of(one.cold_us), runtime::median_of(one.warm_us),
+                   runtime::median_of(one.early_us), one.error,
                    one.kernel ? fmt::format(" regs {} spill {}", one.kernel->kernel().registers(),
                                             one.kernel->kernel().local_bytes())
                               : "");
@@ -236,9 +218,9 @@ class Bench {
                       {"n", n},
                       {"k", k},
                       {"by", one.name},
-                      {"cold_us", median(one.cold_us)},
-                      {"warm_us", median(one.warm_us)},
-                      {"early_us", median(one.early_us)},
+                      {"cold_us", runtime::median_of(one.cold_us)},
+                      {"warm_us", runtime::median_of(one.warm_us)},
+                      {"early_us", runtime::median_of(one.early_us)},
                       {"error", one.error}});
     }
     std::fflush(stdout);
@@ -265,19 +247,16 @@ class Bench {
 
 int main_checked(int argc, char** argv) {
   Arguments arguments("The kernel of few rows alone against cuBLAS");
-  std::string out, commit, date, arch;
+  const ReportFile report("few_rows", arguments);
+  std::string arch;
   std::vector<std::string> texts;
   bool all = false;
-  arguments.add("--out", out, "JSON file for the results");
   arguments.add("--shapes", texts, "MxNxK, of one GPU");
-  arguments.add("--commit", commit, "recorded with the results");
-  arguments.add("--date", date, "recorded with the results");
   arguments.add("--compile-only", arch, "fill the kernel cache for this architecture and stop");
   arguments.add("--all", all, "every configuration, not only the one that is chosen");
   if (const auto code = arguments.parse(argc, argv)) return *code;
-  if (!out.empty()) check_writable(out);  // before the work whose result it is
-  std::vector<Shape> shapes;
-  for (const std::string& text : texts) shapes.push_back(shape_from(text));
+  report.check_writable();
+  std::vector<Shape> shapes = shapes_from(texts);
   if (shapes.empty()) shapes = default_shapes();
   if (!arch.empty()) {
     compile_all(shapes, all, arch);
@@ -288,17 +267,10 @@ int main_checked(int argc, char** argv) {
   for (const Shape& shape : shapes) {
     for (nlohmann::json& row : bench.run(shape)) rows.push_back(std::move(row));
   }
-  if (!out.empty()) {
-    write_file(out, nlohmann::json{{"benchmark", "few_rows"},
-                                   {"machine", bench.machine()},
-                                   {"commit", commit},
-                                   {"date", date},
-                                   {"launches_per_graph", kLaunches},
-                                   {"data", "standard normal"},
-                                   {"rows", rows}}
-                            .dump(1) +
-                        "\n");
-  }
+  report.write(nlohmann::json{{"machine", bench.machine()},
+                              {"launches_per_graph", kLaunches},
+                              {"data", "standard normal"},
+                              {"rows", rows}});
   return 0;
 }
 

@@ -13,7 +13,6 @@
 #include <nlohmann/json.hpp>
 
 #include "arguments.h"
-#include "core/file.h"
 #include "gpu/compiler.h"
 #include "gpu/gemm_kernel.h"
 #include "gpu/graph.h"
@@ -21,7 +20,8 @@
 #include "gpu/sync_kernels.h"
 #include "gpu/test_data.h"
 #include "launch/gemm_choice.h"
-#include "stretto/error.h"
+#include "measure/spread.h"
+#include "report_file.h"
 #include "tables/gemm_table.h"
 #include "tables/mover_table.h"
 
@@ -208,18 +208,17 @@ class FollowBench {
     }
     nlohmann::json times;
     for (Contestant& one : all) {
-      std::sort(one.times.begin(), one.times.end());
-      times[one.name] = {{"time_us", one.times[one.times.size() / 2]},
-                         {"low_us", one.times.front()},
-                         {"high_us", one.times.back()}};
+      const runtime::Spread spread = runtime::spread_of(one.times);
+      times[one.name] = {
+          {"time_us", spread.median}, {"low_us", spread.low}, {"high_us", spread.high}};
     }
     return {{"times", times}};
   }
 
   static void print(const std::vector<Contestant>& all) {
-    const double first = all.front().times[all.front().times.size() / 2];
+    const double first = runtime::median_of(all.front().times);
     for (const Contestant& one : all) {
-      const double us = one.times[one.times.size() / 2];
+      const double us = runtime::median_of(one.times);
       fmt::print("    {:20} {:9.2f} us  {:6.3f}  {}\n", one.name, us, us / first,
                  one.flops > 0 ? fmt::format("{:5.0f} TFLOPS", one.flops / us * 1e-6)
                                : fmt::format("{:6.0f} GB/s", one.bytes / us * 1e-3));
@@ -240,14 +239,11 @@ class FollowBench {
 
 int main_checked(int argc, char** argv) {
   Arguments arguments("What follows a product, and norms of rows");
-  std::string out, commit, date;
+  const ReportFile report("follow", arguments);
   bool quick = false;
   arguments.add("--quick", quick, "fewer shapes and rounds");
-  arguments.add("--out", out, "JSON file for the results");
-  arguments.add("--commit", commit, "recorded with the results");
-  arguments.add("--date", date, "recorded with the results");
   if (const auto code = arguments.parse(argc, argv)) return *code;
-  if (!out.empty()) check_writable(out);  // before the work whose result it is
+  report.check_writable();
 
   FollowBench bench(quick ? 5 : 15);
   nlohmann::json gemms = nlohmann::json::array(), norms = nlohmann::json::array();
@@ -266,19 +262,12 @@ int main_checked(int argc, char** argv) {
     norms.push_back(bench.run_norm(rows / 4, columns, 9, 132));
     norms.push_back(bench.run_norm(rows / 8, columns, 1, 16));
   }
-  if (!out.empty()) {
-    write_file(out, nlohmann::json{{"benchmark", "follow"},
-                                   {"machine", bench.machine()},
-                                   {"commit", commit},
-                                   {"date", date},
-                                   {"compiler", cuda::compiler_version()},
-                                   {"launches_per_graph", kLaunchesPerGraph},
-                                   {"data", "standard normal"},
-                                   {"gemms", gemms},
-                                   {"norms", norms}}
-                            .dump(1) +
-                        "\n");
-  }
+  report.write(nlohmann::json{{"machine", bench.machine()},
+                              {"compiler", cuda::compiler_version()},
+                              {"launches_per_graph", kLaunchesPerGraph},
+                              {"data", "standard normal"},
+                              {"gemms", gemms},
+                              {"norms", norms}});
   return 0;
 }
 

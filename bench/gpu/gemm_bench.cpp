@@ -12,26 +12,13 @@
 #include <vector>
 
 #include "arguments.h"
-#include "core/file.h"
-#include "core/text.h"
 #include "gemm_contest.h"
 #include "gpu/gemm_kernel.h"
 #include "gpu/nvrtc_api.h"
-#include "stretto/error.h"
+#include "report_file.h"
 
 namespace stretto::bench {
 namespace {
-
-Shape shape_from(const std::string& text) {
-  std::vector<int64_t> sizes;
-  for (const std::string_view part : split(text, 'x')) {
-    const auto value = int_from(part);
-    if (!value || *value < 1) throw UsageError("a shape is MxNxK, not '" + text + "'");
-    sizes.push_back(*value);
-  }
-  if (sizes.size() != 3) throw UsageError("a shape is MxNxK, not '" + text + "'");
-  return {sizes[0], sizes[1], sizes[2]};
-}
 
 void compile_all(const std::string& arch) {
   const cuda::Compiler compiler;
@@ -44,13 +31,11 @@ void compile_all(const std::string& arch) {
 
 int main_checked(int argc, char** argv) {
   Arguments arguments("The GEMM kernel alone against cuBLAS");
-  std::string out, commit, date, arch;
+  const ReportFile report("gemm", arguments);
+  std::string arch;
   std::vector<std::string> texts;
   bool quick = false;
-  arguments.add("--out", out, "JSON file for the results");
   arguments.add("--shapes", texts, "MxNxK, of one GPU; default: the baseline table's");
-  arguments.add("--commit", commit, "recorded with the results");
-  arguments.add("--date", date, "recorded with the results");
   arguments.add("--compile-only", arch, "fill the kernel cache for this architecture and stop");
   arguments.add("--quick", quick, "fewer candidates and rounds");
   if (const auto code = arguments.parse(argc, argv)) return *code;
@@ -58,9 +43,8 @@ int main_checked(int argc, char** argv) {
     compile_all(arch);
     return 0;
   }
-  if (!out.empty()) check_writable(out);  // before the work whose result it is
-  std::vector<Shape> shapes;
-  for (const std::string& text : texts) shapes.push_back(shape_from(text));
+  report.check_writable();
+  std::vector<Shape> shapes = shapes_from(texts);
   if (shapes.empty()) shapes = baseline_shapes();
 
   GemmContest contest(quick);
@@ -77,18 +61,11 @@ int main_checked(int argc, char** argv) {
   fmt::print("geometric mean of cublas / ours: M >= 2048 {:.3f} (worst {:.3f}), smaller {:.3f}\n",
              std::exp(log_large / std::max(1, num_large)), worst,
              std::exp(log_small / std::max(1, num_small)));
-  if (!out.empty()) {
-    write_file(out, nlohmann::json{{"benchmark", "gemm"},
-                                   {"machine", contest.machine()},
-                                   {"commit", commit},
-                                   {"date", date},
-                                   {"compiler", cuda::compiler_version()},
-                                   {"launches_per_graph", kLaunchesPerGraph},
-                                   {"data", "standard normal"},
-                                   {"rows", rows}}
-                            .dump(1) +
-                        "\n");
-  }
+  report.write(nlohmann::json{{"machine", contest.machine()},
+                              {"compiler", cuda::compiler_version()},
+                              {"launches_per_graph", kLaunchesPerGraph},
+                              {"data", "standard normal"},
+                              {"rows", rows}});
   return 0;
 }
 

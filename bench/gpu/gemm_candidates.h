@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "launch/gemm_choice.h"
+#include "product_shape.h"
 #include "stretto/device/gemm_task.h"
 
 namespace stretto::bench {
@@ -12,10 +13,6 @@ namespace stretto::bench {
 using device::GemmConfig;
 using device::OutputType;
 using device::Shared;
-
-struct Shape {
-  int64_t m, n, k;
-};
 
 // One rank's GEMM of every row of the baseline table, 8 ranks.
 inline std::vector<Shape> baseline_shapes() {

@@ -6,16 +6,13 @@
 #include <cstdio>
 #include <memory>
 
+#include "measure/spread.h"
+
 namespace stretto::bench {
 namespace {
 
 using cuda::DeviceMemory;
 using cuda::Matrix;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 std::string short_name(const Candidate& candidate) {
   static const char* const kShared[] = {"-", "a", "b"};
@@ -60,7 +57,7 @@ std::vector<GemmContest::Timed> GemmContest::look(const Shape& shape, const Gemm
         data_.compare(stream_, tensors.c.address, DType::bf16, reference.address, elements));
     std::vector<double> times;
     for (int i = 0; i < 3; ++i) times.push_back(time_us([&] { run.launch(); }));
-    timed.push_back({candidate, median(times), error});
+    timed.push_back({candidate, runtime::median_of(times), error});
   }
   std::sort(timed.begin(), timed.end(),
             [](const Timed& x, const Timed& y) { return x.time_us < y.time_us; });
@@ -104,14 +101,14 @@ nlohmann::json GemmContest::run(const Shape& shape) {
   for (const Timed& one : timed) worst_error = std::max(worst_error, one.error);
   const size_t finalists = std::min<size_t>(6, timed.size());
   const auto trial = in_turns(timed, finalists, 7, tensors);
-  for (size_t i = 0; i < finalists; ++i) timed[i].time_us = median(trial[i]);
+  for (size_t i = 0; i < finalists; ++i) timed[i].time_us = runtime::median_of(trial[i]);
   std::sort(timed.begin(), timed.begin() + static_cast<long>(finalists),
             [](const Timed& x, const Timed& y) { return x.time_us < y.time_us; });
   const auto times = in_turns(timed, 1, quick_ ? 7 : 15, tensors);
 
   const Candidate& best = timed.front().candidate;
-  const double our_us = median(times[0]), baseline_us = median(times[1]);
-  const auto [low, high] = std::minmax_element(times[0].begin(), times[0].end());
+  const runtime::Spread ours = runtime::spread_of(times[0]);
+  const double our_us = ours.median, baseline_us = runtime::median_of(times[1]);
   std::string others;
   for (size_t i = 1; i < std::min<size_t>(4, timed.size()); ++i) {
     others += fmt::format("  [{} {:.1f}]", short_name(timed[i].candidate), timed[i].time_us);
@@ -130,8 +127,8 @@ nlohmann::json GemmContest::run(const Shape& shape) {
           {"band", best.band},
           {"ranges", best.ranges},
           {"time_us", our_us},
-          {"low_us", *low},
-          {"high_us", *high},
+          {"low_us", ours.low},
+          {"high_us", ours.high},
           {"cublas_us", baseline_us},
           {"ratio", baseline_us / our_us},
           {"worst_error", worst_error}};

@@ -11,8 +11,8 @@
 #include <cstdio>
 
 #include "arguments.h"
-#include "core/file.h"
 #include "gpu/shared_gpus.h"
+#include "report_file.h"
 #include "stretto/error.h"
 
 namespace stretto::bench {
@@ -21,7 +21,7 @@ namespace {
 int main_checked(int argc, char** argv) {
   Arguments arguments("Kernels of the device language against NCCL");
   int ranks = 2;
-  std::string out, commit, date;
+  const ReportFile report("device language", arguments);
   const std::vector<std::string> parts = {"all-reduce", "parts", "norm",
                                           "experts",    "sync",  "movers"};
   std::vector<std::string> what = parts;
@@ -43,9 +43,6 @@ int main_checked(int argc, char** argv) {
   arguments.add("--expert-tokens", expert_tokens, "tokens of a rank");
   arguments.add("--max-bytes", max_bytes,
                 "largest all-reduce, and shard of movers; parts at most 4 MB");
-  arguments.add("--out", out, "JSON file for the results");
-  arguments.add("--commit", commit, "recorded with the results");
-  arguments.add("--date", date, "recorded with the results");
   if (const auto code = arguments.parse(argc, argv)) return *code;
   for (const std::string& part : what) {
     if (std::find(parts.begin(), parts.end(), part) == parts.end()) {
@@ -53,17 +50,12 @@ int main_checked(int argc, char** argv) {
                        "'");
     }
   }
-  if (!out.empty()) {
-    cuda::require_own_gpus_for_times();
-    check_writable(out);
-  }
+  if (report.is_wanted()) cuda::require_own_gpus_for_times();
+  report.check_writable();
 
   LangBench bench(ranks, size_t{2} << 30);
-  Json results = {{"benchmark", "device language"},
-                  {"machine", bench.team.fabric().device(0).name()},
+  Json results = {{"machine", bench.team.fabric().device(0).name()},
                   {"ranks", ranks},
-                  {"commit", commit},
-                  {"date", date},
                   {"data", "whole numbers -8 to 8, bf16"}};
   for (const std::string& part : what) {
     try {
@@ -85,7 +77,7 @@ int main_checked(int argc, char** argv) {
       results["failed"].push_back({{"what", part}, {"why", error.what()}});
     }
   }
-  if (!out.empty()) write_file(out, results.dump(1) + "\n");
+  report.write(results);
   return results.contains("failed") ? 1 : 0;
 }
 

@@ -12,12 +12,13 @@
 #include <nlohmann/json.hpp>
 
 #include "arguments.h"
-#include "core/file.h"
 #include "fabric/fabric.h"
 #include "gpu/compiler.h"
 #include "gpu/device.h"
 #include "gpu/test_data.h"
+#include "measure/spread.h"
 #include "mover_work.h"
+#include "report_file.h"
 #include "stretto/error.h"
 
 namespace stretto::bench {
@@ -71,8 +72,7 @@ class MoverBench {
     const std::string wrong = work.first_wrong(values_, stored_by_rank_0());
     std::vector<double> times;
     for (int i = 0; i < 5; ++i) times.push_back(time_us());
-    std::sort(times.begin(), times.end());
-    const double us = times[times.size() / 2];
+    const double us = runtime::median_of(times);
     const double per_block = bytes / us / 1e3 / blocks;
     fmt::print("{:28} {:3} blocks  {:8.1f} us  {:6.1f} GB/s a block  {:7.1f} GB/s  {}\n", work.name,
                blocks, us, per_block, per_block * blocks, wrong.empty() ? "right" : wrong);
@@ -155,18 +155,15 @@ class MoverBench {
 
 int main_checked(int argc, char** argv) {
   Arguments arguments("The mover kernel alone");
-  std::string out, commit, date;
+  const ReportFile report("mover", arguments);
   int ranks = 2;
   std::vector<int> blocks = {1, 4, 8, 16};
   arguments.add("--ranks", ranks, "GPUs");
   arguments.add("--blocks", blocks, "numbers of blocks");
-  arguments.add("--out", out, "JSON file for the results");
-  arguments.add("--commit", commit, "recorded with the results");
-  arguments.add("--date", date, "recorded with the results");
   if (const auto code = arguments.parse(argc, argv)) return *code;
 
   if (ranks < 1) throw UsageError("--ranks is 1 or more");
-  if (!out.empty()) check_writable(out);  // before the work whose result it is
+  report.check_writable();
 
   std::vector<int> everyone, peers;
   for (int after = 0; after < ranks; ++after) {
@@ -189,15 +186,7 @@ int main_checked(int argc, char** argv) {
     if (work.destinations.empty()) continue;
     for (const int count : blocks) rows.push_back(bench.run(work, count));
   }
-  if (!out.empty()) {
-    write_file(out, nlohmann::json{{"benchmark", "mover"},
-                                   {"ranks", ranks},
-                                   {"commit", commit},
-                                   {"date", date},
-                                   {"rows", rows}}
-                            .dump(1) +
-                        "\n");
-  }
+  report.write(nlohmann::json{{"ranks", ranks}, {"rows", rows}});
   return 0;
 }
 

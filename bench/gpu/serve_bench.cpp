@@ -136,7 +136,7 @@ class Bench {
     const runtime::RunGraphs graphs(*fabric_, streams, kRunsPerGraph, enqueue);
     std::vector<double> times;
     for (int round = 0; round < kRounds; ++round) times.push_back(graphs.time_us());
-    return runtime::spread_of(times).median;
+    return runtime::median_of(times);
   }
 
   // `most`: how many rows memory may say there are; without it the host says them.

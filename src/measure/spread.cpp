@@ -1,6 +1,7 @@
 #include "measure/spread.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "stretto/error.h"
 
@@ -13,5 +14,7 @@ Spread spread_of(std::vector<double> times) {
   const double median = times.size() % 2 == 1 ? times[half] : (times[half - 1] + times[half]) / 2;
   return {median, times.front(), times.back()};
 }
+
+double median_of(std::vector<double> times) { return spread_of(std::move(times)).median; }
 
 }  // namespace stretto::runtime

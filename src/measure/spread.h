@@ -9,6 +9,8 @@ namespace stretto::runtime {
 struct Spread {
   double median = 0, low = 0, high = 0;
 };
-Spread spread_of(std::vector<double> times);  // at least one
+// Of at least one.
+Spread spread_of(std::vector<double> times);
+double median_of(std::vector<double> times);
 
 }  // namespace stretto::runtime
