@@ -122,7 +122,7 @@ def report(result, rates):
 
 
 def bars_section(result, rates):
-    """For docs/performance.md; nothing where a result has no such layers."""
+    """For docs/performance/layers.md; nothing where a result has no such layers."""
     rows = [row for row in result["rows"] if is_of_experts(row)]
     if not rows:
         return []

@@ -1,4 +1,4 @@
-"""The parts of docs/performance.md on the fused operators, alone and beside PyTorch; report.py puts them there."""
+"""The parts of docs/performance on the fused operators, alone and beside PyTorch; pages.py puts them there."""
 
 import collections
 import statistics
@@ -53,7 +53,7 @@ def fused_section(source, result, torch_rows):
              f"Source: `{source}` at commit {result['commit']}, {result['date']}; "
              f"{result['data']} data; sizes are global. {turns(result)}The bars are those for 8 GPUs."
              + (f" {result['note']}" if "note" in result else ""),
-             summary(result, torch_rows), *prediction_errors(rows), f"![times faster](plots/{source.stem}.svg)"]
+             summary(result, torch_rows), *prediction_errors(rows), f"![times faster](../plots/{source.stem}.svg)"]
     for operator, group in by_operator.items():
         body = []
         for row in group:
@@ -74,10 +74,10 @@ def fused_section(source, result, torch_rows):
 
 
 def beside_torch_section(source, result):
-    """PyTorch's paths and Stretto in the same processes on the same tensors; nothing where it took no part."""
+    """PyTorch's paths and Stretto in the same processes on the same tensors; empty where it took no part."""
     rows = [row for row in result["rows"] if "stretto_us" in row]
     if not rows:
-        return []
+        return ""
     by_operator = collections.defaultdict(list)
     for row in rows:
         by_operator[parse_operator(row["operator"])[0]].append(row)
@@ -101,4 +101,4 @@ def beside_torch_section(source, result):
                      "(geometric means)")
         parts.append(table(["M N K", "GEMM", "NCCL", "NCCL + matmul", "PyTorch fused", "Stretto", "spread",
                             "x NCCL + matmul", "x fused"], body))
-    return ["\n\n".join(parts)]
+    return "\n\n".join(parts)

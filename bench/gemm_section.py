@@ -1,4 +1,4 @@
-"""The part of docs/performance.md on the GEMM alone; report.py puts it there."""
+"""The part of docs/performance on the GEMM alone; pages.py puts it there."""
 
 from summary import heading_of, geometric_mean, table
 

@@ -1,4 +1,4 @@
-"""The part of docs/performance.md on operators of several products by `stretto bench`; report.py puts it there."""
+"""The part of docs/performance on operators of several products by `stretto bench`; pages.py puts it there."""
 
 from fused_section import title, turns
 from layers_section import kind_of, sizes_of

@@ -1,4 +1,4 @@
-"""The part of docs/performance.md on products of experts; report.py puts it there."""
+"""The part of docs/performance on products of experts; pages.py puts it there."""
 
 from summary import heading_of, geometric_mean, table
 
@@ -41,6 +41,6 @@ def grouped_section(source, result):
         f"Source: `{source}` at commit {result['commit']}, {result['date']}; {result['data']}. How many times as fast, "
         f"geometric means: {'; '.join(parts)}. Libraries get sorted rows, as our tile does here. *Padding*: rows "
         "that are multiplied in vain. Large products are bound by power: who comes behind a kernel that only copies "
-        "is up to 10 % faster ([notes](notes/moe-gemm.md)).",
+        "is up to 10 % faster ([notes](../notes/moe-gemm.md)).",
         table(["model", "product", "tokens", "rows an expert", "tile", "us", "TFLOP/s", "TB/s", "padding", "x torch",
                "x DeepGEMM"], body)])

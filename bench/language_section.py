@@ -1,4 +1,4 @@
-"""The part of docs/performance.md on kernels of the device language; report.py puts it there."""
+"""The part of docs/performance on kernels of the device language; pages.py puts it there."""
 
 from summary import table
 

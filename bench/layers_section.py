@@ -1,4 +1,4 @@
-"""The part of docs/performance.md on layers on several GPUs beside libraries; report.py puts it there."""
+"""The part of docs/performance on layers on several GPUs beside libraries; pages.py puts it there."""
 
 from fused_section import title, turns
 from summary import geometric_mean, table

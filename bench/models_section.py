@@ -1,4 +1,4 @@
-"""The part of docs/performance.md on whole models in PyTorch; report.py puts it there."""
+"""The part of docs/performance on whole models in PyTorch; pages.py puts it there."""
 
 from fused_section import title
 from summary import geometric_mean, table

@@ -1,4 +1,4 @@
-"""The part of docs/performance.md on whole layers of experts; report.py puts it there."""
+"""The part of docs/performance on whole layers of experts; pages.py puts it there."""
 
 from moe_layers import best_deep_gemm, is_deep_gemm
 from summary import geometric_mean, table

@@ -1,4 +1,4 @@
-"""The part of docs/performance.md on operators of one rank by `stretto bench`; report.py puts it there."""
+"""The part of docs/performance on operators of one rank by `stretto bench`; pages.py puts it there."""
 
 from summary import table
 

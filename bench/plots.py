@@ -1,4 +1,4 @@
-"""The plots of docs/performance.md: how many times faster each row is; needs matplotlib."""
+"""The plots of docs/performance: how many times faster each row is; needs matplotlib."""
 
 from graphs_section import is_of_graphs
 from summary import chosen, fused_rows, session, torch_times

@@ -23,7 +23,7 @@ POOLED = (("2 and 4 GPUs, {} shapes of 16 to 256 rows", ("few_rows_h200_x2.json"
 AT_THE_LIMIT = (("2", "torch_steady_h200_x2.json", "{}"),
                 ("4", "torch_steady_h200_x4.json", "{} of the 10 largest"))
 # One GPU by itself: nothing is communicated.
-GEMM, EXPERTS, LAYERS = "gemm_h200_x1.json", "grouped_shuffled_h200_x1.json", "moe_partitions_h100_x1.json"
+GEMM, EXPERTS, LAYERS = "gemm_h200_x1.json", "grouped_shuffled_h200_x1.json", "moe_blocks_h100_x1.json"
 MODELS = (("steps of a model of Llama's shape, 4 layers", "models_h100_x1.json"),
           ("training steps of the same", "models_train_h100_x1.json"))
 BLOCK = re.compile(r"(<!-- table (\w+): written by bench/report\.py -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -88,6 +88,10 @@ def one_gpu_rows(results):
         yield row(what, results[file], "PyTorch, compiled", [theirs[1]["us"] / ours[1]["us"] for theirs, ours in both])
 
 
+def one_gpu_table(results):
+    return table(["what", "GPU", "beside", "shapes", "times as fast"], list(one_gpu_rows(results)))
+
+
 def tables(results, torch_rows):
     """By name; `results` are by the file's name."""
     shapes = measured(results, torch_rows)
@@ -96,7 +100,7 @@ def tables(results, torch_rows):
             "all_shapes": table(HEADS, shapes + more),
             "power": table(["GPUs", "rows with M >= 4096", "over the baseline", "over AsyncTP"],
                            list(limit_rows(results))),
-            "one_gpu": table(["what", "GPU", "beside", "shapes", "times as fast"], list(one_gpu_rows(results)))}
+            "one_gpu": one_gpu_table(results)}
 
 
 def with_tables(page, written):

@@ -6,12 +6,15 @@ import re
 import unittest
 
 import fused_section
+import glance
 import graphs_section
 import grouped_section
+import history
 import layers_section
 import models_section
 import moe_section
 import one_rank_section
+import pages
 import report
 import results_tables
 import summary
@@ -45,7 +48,7 @@ class TorchFiles(unittest.TestCase):
     def test_an_old_file_has_no_section_and_its_times_are_found(self):
         result = result_of([{"operator": OPERATOR.format(512), **PYTORCHS},
                             {"operator": "gemm-rs m=3 n=4 k=5", "failed": "3 does not divide"}])
-        self.assertEqual(fused_section.beside_torch_section(self.path, result), [])
+        self.assertEqual(fused_section.beside_torch_section(self.path, result), "")
         found = summary.torch_times([(self.path, result)])
         self.assertEqual(list(found), [("GPU", 0, "gemm-rs", 512, 8192, 28672, 4)])
 
@@ -64,7 +67,7 @@ class TorchFiles(unittest.TestCase):
                             {"operator": OPERATOR.format(1024), **failed, "fused_failed": "no", **OURS},
                             {"operator": OPERATOR.format(2048), **PYTORCHS, "stretto_failed": "no"}],
                            stretto={"version": "1.2.3", "rows": "fixed", "schedule": "auto"})
-        section, = fused_section.beside_torch_section(self.path, result)
+        section = fused_section.beside_torch_section(self.path, result)
         self.assertIn("### gemm-rs: 1.50x PyTorch's NCCL and matmul, 1.25x its fused", section)
         self.assertIn("| 512 8192 28672 | 10.0 | 20.0 | 30.0 | 25.0 | 20.0 | 19.5–20.5 | 1.50 | 1.25 |", section)
         self.assertIn("| 1024 8192 28672 | 10.0 | 20.0 | 30.0 | failed | 20.0 | 19.5–20.5 | 1.50 | - |", section)
@@ -128,7 +131,7 @@ class Graphs(unittest.TestCase):
         result = {"benchmark": "fused", "machine": "GPU", "ranks": 2, "commit": "abc", "date": "today",
                   "data": "standard normal", "rows": [row, refused]}
         self.assertTrue(graphs_section.is_of_graphs(result))
-        self.assertEqual(report.kind_of(result), "graphs")
+        self.assertEqual(pages.kind_of(result), "graphs")
         text = graphs_section.graphs_section(pathlib.Path("any.json"), result)
         self.assertIn("### mlp: 1.50x over the library path (worst 1.50)", text)
         self.assertIn("| m=64 h=32 f=16 | 15.0 | 30.0 | 20.0 | 19.0–21.0 | 18.0 | `up:tiles/down:tiles` | 1.50 | 0.80 | "
@@ -187,13 +190,72 @@ class Layers(unittest.TestCase):
         self.assertIn("DeepGEMM took no part (not there: no package has deep_gemm)", text)
 
 
-class Page(unittest.TestCase):
+class Pages(unittest.TestCase):
+    results = report.load_results()
+    by_name = {path.name: result for path, result in results}
+
+    def texts(self):
+        return {page: pages.page_text(page, texts) for page, texts in pages.sections(self.results, report.ROOT).items()}
+
     def test_links_name_headings_and_no_heading_stands_twice(self):
-        text = report.page(report.load_results())
-        headings = [line for line in text.splitlines() if line.startswith("## ")]
-        self.assertEqual(len(set(headings)), len(headings))
-        links = re.findall(r"\]\((#[^)]*)\)", text)
-        self.assertEqual(set(links), {report.anchor(heading) for heading in headings})
+        for page, text in self.texts().items():
+            headings = [line for line in text.splitlines() if line.startswith("## ")]
+            self.assertEqual(len(set(headings)), len(headings), page.file)
+            links = re.findall(r"\]\((#[^)]*)\)", text)
+            self.assertEqual(links, [pages.anchor(heading) for heading in headings], page.file)
+
+    def test_the_summary_leads_to_every_page_and_its_links_name_headings(self):
+        text = glance.summary_text(self.results, summary.torch_times(self.results))
+        links = set(re.findall(r"\]\(performance/([^)]*)\)", text))
+        headings = {page.file: {pages.anchor(line) for line in found.splitlines() if line.startswith("## ")}
+                    for page, found in self.texts().items()}
+        self.assertLessEqual(headings.keys(), links)
+        for link in links - headings.keys():
+            file, _, heading = link.partition("#")
+            self.assertIn("#" + heading, headings[file])
+        self.assertNotIn(pages.HISTORY.file + "#", text)
+
+    def test_every_result_of_a_kind_that_pages_have_stands_on_one(self):
+        on_pages = "".join(self.texts().values())
+        for path, result in self.results:
+            has_section = pages.page_of(path, result) and (result["benchmark"] != "torch" or any(
+                "stretto_us" in row for row in result["rows"]))
+            self.assertEqual(on_pages.count(f"bench/results/{path.name}"), 1 if has_section else 0, path.name)
+
+    def test_rows_that_were_superseded_stand_in_the_file_that_took_their_place(self):
+        def rows_of(result):
+            names = ("operator", "model", "load", "tokens", "t", "fp8")
+            return {tuple(row.get(name) for name in names) for row in result.get("rows", result.get("experts"))}
+        for old, new in {**history.SUPERSEDED, **history.REPEATED}.items():
+            earlier, later = self.by_name[old], self.by_name[new]
+            self.assertFalse(history.is_history(report.RESULTS / new), new)
+            self.assertEqual([earlier.get(key) for key in ("benchmark", "machine", "ranks")],
+                             [later.get(key) for key in ("benchmark", "machine", "ranks")], old)
+            self.assertLessEqual(rows_of(earlier), rows_of(later), old)
+        for old, new in history.SUPERSEDED.items():
+            self.assertLessEqual(self.by_name[old]["date"], self.by_name[new]["date"], old)
+
+    def test_tables_of_figures_are_of_no_superseded_run(self):
+        read = []
+
+        class Noted(dict):
+            def __getitem__(self, file):
+                read.append(file)
+                return super().__getitem__(file)
+        results_tables.tables(Noted(self.by_name), summary.torch_times(self.results))
+        self.assertGreater(len(read), 8)
+        self.assertEqual([file for file in read if history.is_history(report.RESULTS / file)], [])
+
+    def test_a_page_that_nothing_writes_is_wrong(self):
+        written = report.pages(self.results)
+        self.assertEqual(list(report.wrong_pages(written)), [])
+        lost = report.PAGES / pages.HISTORY.file
+        del written[lost]
+        self.assertEqual(list(report.wrong_pages(written)), [lost])
+
+    def test_who_is_superseded_is_told_below_the_heading(self):
+        text = pages.noted(pathlib.Path("moe_h100_x1.json"), "## Heading\n\nSource.")
+        self.assertEqual(text, "## Heading\n\n`moe_blocks_h100_x1.json` has these rows by later code.\n\nSource.")
 
     def test_what_was_tuned_for_stands_first_and_of_more_gpus_before(self):
         def of(ranks, **more):
@@ -201,8 +263,8 @@ class Page(unittest.TestCase):
         given = [of(2), of(8, of="Few rows"), of(4, turn_ms=100), {"benchmark": "gemm", "ranks": None}, of(8),
                  of(4), {"benchmark": "torch", "ranks": 2}, {"benchmark": "power"}]
         path = pathlib.Path("any.json")
-        found = sorted(given, key=lambda result: report.place_of(path, result))
-        self.assertEqual([given.index(result) for result in found], [4, 5, 0, 2, 6, 1, 3, 7])
+        found = sorted(given, key=lambda result: pages.place_of(path, result))
+        self.assertEqual([given.index(result) for result in found], [4, 5, 0, 2, 1, 6, 3, 7])
 
     def test_at_a_glance_counts_rows_that_are_behind(self):
         def row(m, ours):

@@ -1,0 +1,28 @@
+"""Which results others have taken the place of; what is measured of them stands on a page of its own."""
+
+# By file, the one that has the same rows by later code.
+SUPERSEDED = {
+    "dispatch_h200_x4.json": "language_h200_x4.json",
+    "experts_h200_x2.json": "experts_sent_h200_x2.json",
+    "layers_h200_x2.json": "layers_passes_h200_x2.json",
+    "moe_bands_h100_x1.json": "moe_blocks_h100_x1.json",
+    "moe_experts_h100_x1.json": "moe_blocks_h100_x1.json",
+    "moe_h100_x1.json": "moe_blocks_h100_x1.json",
+    "moe_partition_mover_h200_x1.json": "moe_partition_kernel_h200_x1.json",
+    "moe_partitions_h100_x1.json": "moe_blocks_h100_x1.json",
+    "moe_permute_h100_x1.json": "moe_blocks_h100_x1.json",
+    "operators_untuned_h200_x2.json": "operators_h200_x2.json",
+}
+# By file, the one whose rows it has measured again, to see that nothing was lost.
+REPEATED = {"operators_again_h200_x2.json": "operators_h200_x2.json"}
+
+
+def is_history(path):
+    return path.name in SUPERSEDED or path.name in REPEATED
+
+
+def note_on(path):
+    """What a reader is told ahead of such a result's section."""
+    if path.name in SUPERSEDED:
+        return f"`{SUPERSEDED[path.name]}` has these rows by later code."
+    return f"This measures the rows of `{REPEATED[path.name]}` again."
