@@ -10,10 +10,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/text.h"
 #include "fabric/nccl_api.h"
 #include "gpu/device.h"
+#include "gpu/dynamic_library.h"
 #include "gpu/nvrtc_api.h"
 #include "gpu/shared_gpus.h"
 #include "launch/rank_program.h"
@@ -36,6 +38,16 @@ inline std::string why_not_here(int ranks) {
            " found";
   }
   return cuda::Device(0).arch() == "sm_90a" ? "" : "the GEMM kernel needs Hopper GPUs";
+}
+
+// Cases of a suite of tests that only GPUs run: without a driver the first of them, which says why
+// it skips. Each of thousands would skip in a process of its own.
+template <typename Case>
+std::vector<Case> cases_here(std::vector<Case> all) {
+  const std::string driver[] = {
+      "libcuda.so.1"};  // asked for nothing: that comes with the first test
+  if (!cuda::DynamicLibrary::open(driver, {})) all.erase(all.begin() + 1, all.end());
+  return all;
 }
 
 // One for each number of ranks, for all tests: contexts and communicators take long to make.

@@ -59,8 +59,10 @@ std::vector<RoutingCase> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, LookUpsOnGpus, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Cuda, LookUpsOnGpus, testing::ValuesIn(cases_here(cases())),
                          name_of_case<testing::TestParamInfo<RoutingCase>>);
+
+TEST(LookUpPlans, CanRunOnGpus) { expect_all_can_run(cases()); }
 
 // Of indices that come with the run: what is no row of a table, but for -1.
 TEST(LookUpsOnAGpu, CountWhatIsNoRow) {

@@ -105,12 +105,13 @@ std::vector<OperatorCase> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, OperatorsOnGpus, testing::ValuesIn(cases()), [](const auto& info) {
-  std::string name = fmt::format("{}_{}_{}", info.index, info.param.op, info.param.schedule);
-  std::replace_if(
-      name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(
+    Cuda, OperatorsOnGpus, testing::ValuesIn(cases_here(cases())), [](const auto& info) {
+      std::string name = fmt::format("{}_{}_{}", info.index, info.param.op, info.param.schedule);
+      std::replace_if(
+          name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace stretto::runtime

@@ -222,7 +222,7 @@ std::vector<PlanCase> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpu, PresetsOnGpus, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Gpu, PresetsOnGpus, testing::ValuesIn(cases_here(cases())),
                          [](const auto& i) { return name_of_case(i); });
 
 // Also those that are yet to be written.

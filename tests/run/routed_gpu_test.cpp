@@ -116,8 +116,10 @@ std::vector<RoutingCase> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, RoutedOnGpus, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Cuda, RoutedOnGpus, testing::ValuesIn(cases_here(cases())),
                          name_of_case<testing::TestParamInfo<RoutingCase>>);
+
+TEST(RoutedPlans, CanRunOnGpus) { expect_all_can_run(cases()); }
 
 // One graph, a routing a launch: bits are those of eager runs with the same inputs.
 class ReplayedRoutings : public testing::TestWithParam<RoutingCase> {

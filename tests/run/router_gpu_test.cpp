@@ -50,8 +50,10 @@ std::vector<RoutingCase> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, RouterOnGpus, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Cuda, RouterOnGpus, testing::ValuesIn(cases_here(cases())),
                          name_of_case<testing::TestParamInfo<RoutingCase>>);
+
+TEST(RouterPlans, CanRunOnGpus) { expect_all_can_run(cases()); }
 
 class ChosenOnGpus : public testing::TestWithParam<int> {};
 

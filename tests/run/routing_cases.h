@@ -9,6 +9,7 @@
 #include <memory>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "gpu_plans.h"
 #include "lower/plan_of.h"
@@ -34,11 +35,17 @@ inline Plan plan_of(const RoutingCase& c) {
 
 // Why the plan, which GPUs can run, cannot run here; empty when it can.
 inline std::string why_no_case(const Plan& plan) {
-  EXPECT_EQ(join(cuda::why_not_on_cuda(plan), "; "), "");
   if (cuda::ranks_a_gpu() > 1) {
     if (std::string why = why_not_shared_here(plan); !why.empty()) return why;
   }
   return why_not_here(plan.ranks());
+}
+
+// What is known of all cases without a GPU.
+inline void expect_all_can_run(const std::vector<RoutingCase>& cases) {
+  for (const RoutingCase& one : cases) {
+    EXPECT_EQ(join(cuda::why_not_on_cuda(plan_of(one)), "; "), "") << testing::PrintToString(one);
+  }
 }
 
 inline constexpr RoutingKind kRoutings[] = {RoutingKind::uniform, RoutingKind::zipf,

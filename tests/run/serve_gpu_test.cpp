@@ -169,7 +169,7 @@ std::vector<PlanCase> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpu, ServeOnGpus, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Gpu, ServeOnGpus, testing::ValuesIn(cases_here(cases())),
                          [](const auto& i) { return name_of_case(i); });
 
 TEST(ServeOnGpusRefusal, SaysWhy) {

@@ -89,7 +89,7 @@ std::vector<PlanCase> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpu, TilePartsOnGpus, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Gpu, TilePartsOnGpus, testing::ValuesIn(cases_here(cases())),
                          [](const auto& i) { return name_of_case(i); });
 
 }  // namespace

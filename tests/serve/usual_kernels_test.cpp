@@ -7,6 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <map>
+#include <optional>
 #include <ostream>
 #include <set>
 #include <sstream>
@@ -50,12 +53,33 @@ std::set<std::string> words_of(const std::string& name) {
   return words;
 }
 
+// Rows, and stages, which follow from them, of a kernel of few rows; what is left is its sort.
+struct FewRowsName {
+  int rows = 0;
+  std::string sort;
+};
+std::optional<FewRowsName> few_rows_name(const std::string& name) {
+  int columns = 0, rows = 0, stages = 0, length = 0;
+  if (std::sscanf(name.c_str(), "few rows %dx%dx64 stages %d%n", &columns, &rows, &stages,
+                  &length) != 3) {
+    return std::nullopt;
+  }
+  return FewRowsName{rows, fmt::format("{}{}", columns, name.substr(size_t(length)))};
+}
+
 // Without those kernels of products than which another of the same tile does the same and more: it
-// takes their registers and its own.
+// takes their registers and its own. Of a sort of kernels of few rows the one of the most.
 std::vector<cuda::KernelEntry> that_do_most(std::vector<cuda::KernelEntry> kernels) {
   std::vector<std::set<std::string>> words;
-  for (const cuda::KernelEntry& kernel : kernels) words.push_back(words_of(kernel.name));
+  std::map<std::string, int> most_rows;
+  for (const cuda::KernelEntry& kernel : kernels) {
+    words.push_back(words_of(kernel.name));
+    if (const auto few = few_rows_name(kernel.name)) {
+      most_rows[few->sort] = std::max(most_rows[few->sort], few->rows);
+    }
+  }
   const auto is_less = [&](size_t i) {
+    if (const auto few = few_rows_name(kernels[i].name)) return few->rows < most_rows[few->sort];
     if (!kernels[i].name.starts_with("gemm ")) return false;
     for (size_t j = 0; j < kernels.size(); ++j) {
       const bool has_all =
