@@ -1,9 +1,10 @@
 // softmax_gate scale=X normalise=0|1 S IDS -> WEIGHTS: what the results of the experts IDS count,
-// by their row of scores, as device/top_k.h says. normalise=1: they add up to X. Else they are of
+// by their row of scores, as device/gate.h says. normalise=1: they add up to X. Else they are of
 // the softmax over all experts, times X; sigmoid_gate: sigmoids, times X. 0 of what is no expert's.
+#include "stretto/device/gate.h"
+
 #include <fmt/format.h>
 
-#include "stretto/device/top_k.h"
 #include "tasks/kinds.h"
 #include "tasks/rows.h"
 #include "tasks/shapes.h"

@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "stretto/device/gate.h"
 #include "stretto/device/top_k.h"
 
 namespace stretto {

@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "stretto/device/gate.h"
+
 namespace stretto::device {
 namespace {
 

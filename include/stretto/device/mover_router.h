@@ -2,6 +2,7 @@
 // each warp.
 #pragma once
 
+#include "stretto/device/gate.h"
 #include "stretto/device/mover_elements.h"
 #include "stretto/device/routing.h"
 #include "stretto/device/top_k.h"
@@ -94,8 +95,8 @@ struct RouterRow {
   STRETTO_PRIMITIVE static uint64 row_of(const MoverRegion& region, uint32 row) {
     return region.address + row * region.row_bytes;
   }
-  STRETTO_PRIMITIVE int32 id_of(uint64 row, int32 column) const {
-    return id_in(row, routed.wide_ids != 0, static_cast<uint32>(column));
+  STRETTO_PRIMITIVE int32 id_of(uint64 ids, int32 column) const {
+    return id_in(ids, routed.wide_ids != 0, static_cast<uint32>(column));
   }
   STRETTO_PRIMITIVE static float element(uint64 row, int32 column, MoverType type) {
     const uint64 at = row + static_cast<uint32>(column) * bytes_of(type);
