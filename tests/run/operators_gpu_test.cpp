@@ -105,13 +105,15 @@ std::vector<OperatorCase> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Cuda, OperatorsOnGpus, testing::ValuesIn(cases_here(cases())), [](const auto& info) {
-      std::string name = fmt::format("{}_{}_{}", info.index, info.param.op, info.param.schedule);
-      std::replace_if(
-          name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Cuda, OperatorsOnGpus, testing::ValuesIn(cases_here(cases())),
+                         [](const auto& tested) {
+                           std::string name = fmt::format("{}_{}_{}", tested.index, tested.param.op,
+                                                          tested.param.schedule);
+                           std::replace_if(
+                               name.begin(), name.end(),
+                               [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace stretto::runtime

@@ -93,9 +93,9 @@ std::vector<Teams> cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, TeamsOfPlansOnGpus, testing::ValuesIn(cases()),
-                         [](const auto& info) {
-                           return fmt::format("{}_{}_of_{}", info.param.graph->name,
-                                              info.param.team, info.param.ranks);
+                         [](const auto& tested) {
+                           return fmt::format("{}_{}_of_{}", tested.param.graph->name,
+                                              tested.param.team, tested.param.ranks);
                          });
 
 }  // namespace

@@ -69,7 +69,9 @@ TEST(FreeSmsInTheStub, AreLeftByEveryPreset) {
         if (!legal(op, schedule_of(preset, op, machine), machine).empty()) continue;
         const int blocks = blocks_of(context, op, std::string(preset.name), RowCount::fixed);
         // Where none is to be left free, passes may have more blocks than SMs hold at once.
-        if (free > 0) EXPECT_LE(blocks, kAll - free) << to_string(op) << " " << preset.name;
+        if (free > 0) {
+          EXPECT_LE(blocks, kAll - free) << to_string(op) << " " << preset.name;
+        }
         full += free == 0 && blocks >= kAll;
       }
     }

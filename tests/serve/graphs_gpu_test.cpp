@@ -50,8 +50,8 @@ INSTANTIATE_TEST_SUITE_P(Operators, GraphsOnGpus,
                                          "gemm-ar-norm m=300 n=512 k=512",
                                          "gemm-rs-norm m=517 n=512 k=512",
                                          "layer m=256 h=512 f=1024 heads=8 kv-heads=4 head-dim=64"),
-                         [](const auto& info) {
-                           std::string name(info.param);
+                         [](const auto& tested) {
+                           std::string name(tested.param);
                            name = name.substr(0, name.find(' '));
                            for (char& c : name) c = c == '-' ? '_' : c;
                            return name;
