@@ -1,5 +1,6 @@
 """Documents fit a screen of 100 columns, and their links lead somewhere."""
 
+import fnmatch
 import pathlib
 import re
 import unittest
@@ -50,7 +51,7 @@ def broken_links(path):
 class Pages(unittest.TestCase):
     def test_lines_fit_a_screen(self):
         read = pages("*.md", "docs/**/*.md", "examples/*.md", "integrations/**/*.md", "src/*.md",
-                     "bench/**/*.md")
+                     "bench/**/*.md", "include/**/*.md")
         self.assertGreater(len(read), 50)
         for path in read:
             lines = FENCED.sub("", path.read_text(encoding="utf-8")).split("\n")
@@ -59,7 +60,7 @@ class Pages(unittest.TestCase):
 
     def test_links_lead_somewhere(self):
         for path in pages("*.md", "docs/**/*.md", "examples/*.md", "integrations/**/*.md",
-                          "src/*.md", "bench/*.md"):
+                          "src/*.md", "bench/*.md", "include/**/*.md"):
             self.assertEqual(list(broken_links(path)), [], name_of(path))
 
     def test_lines_of_cpp_are_compiled_as_they_stand(self):
@@ -70,6 +71,25 @@ class Pages(unittest.TestCase):
         self.assertGreater(len(lines), 3)
         for line in lines:
             self.assertIn(f"  {line}\n", compiled)
+
+    def test_every_file_of_the_tuner_has_its_place(self):
+        page = (ROOT / "docs/tuning.md").read_text(encoding="utf-8")
+        section = page[page.index("## Where it is in the code"):page.index("## The file")]
+        named = {name for line in section.splitlines() if line.startswith("| ")
+                 for name in re.findall(r"`(\w+)`", line.split("|")[2])} - {"auto"}
+        self.assertEqual(named, {path.stem for path in (ROOT / "src/tune").glob("*.*")} - {"CMakeLists"})
+
+    def test_every_room_is_listed(self):
+        rooms = re.findall(r"^\| `(\w+)` \|", (ROOT / "src/README.md").read_text(encoding="utf-8"), re.MULTILINE)
+        self.assertEqual(sorted(rooms), sorted(path.name for path in (ROOT / "src").iterdir() if path.is_dir()))
+
+    def test_every_device_header_is_of_some_kernel(self):
+        folder = ROOT / "include/stretto/device"
+        named = re.findall(r"`([\w*]+\.h)`", (folder / "README.md").read_text(encoding="utf-8"))
+        there = {path.name for path in folder.glob("*.h")}
+        for pattern in named:
+            self.assertTrue(fnmatch.filter(there, pattern), pattern)
+        self.assertEqual([name for name in sorted(there) if not any(fnmatch.fnmatch(name, one) for one in named)], [])
 
     def test_every_page_is_listed_by_task(self):
         index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
