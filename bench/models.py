@@ -22,7 +22,6 @@ import math
 import os
 import pathlib
 import random
-import subprocess
 import sys
 import time
 
@@ -37,6 +36,7 @@ import tp_model  # noqa: E402
 from kernel_times import kernels_in  # noqa: E402
 from model_runs import (Model, error_of, inference, training,  # noqa: E402
                         training_reference)
+from this_commit import this_commit  # noqa: E402
 from tp_ways import FLOORS, OURS, WAYS  # noqa: E402
 
 import stretto  # noqa: E402
@@ -220,12 +220,6 @@ def parsed():
     return args
 
 
-def commit():
-    result = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False,
-                            cwd=os.path.dirname(__file__) or ".")
-    return result.stdout.strip() or "unknown"
-
-
 def write(job, rows):
     if job.rank != 0:
         return
@@ -233,7 +227,7 @@ def write(job, rows):
     folder.mkdir(parents=True, exist_ok=True)
     new = folder / "models.json.new"
     new.write_text(json.dumps({
-        "benchmark": "models", "commit": job.args.commit or commit(),
+        "benchmark": "models", "commit": job.args.commit or this_commit(),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "machine": torch.cuda.get_device_name() if job.on_gpu else "CPU", "torch": torch.__version__,
         "stretto": stretto.version(), "ranks": job.ranks, "context": job.args.context, "rounds": job.args.rounds,

@@ -11,7 +11,6 @@ import json
 import os
 import pathlib
 import random
-import subprocess
 import sys
 import time
 
@@ -21,6 +20,7 @@ import torch.distributed._symmetric_memory as symm_mem
 from torch.distributed.rendezvous import rendezvous
 
 from contest import Agreement, Contest, Lost, StepFile
+from this_commit import this_commit
 from torch_contestants import Contestant, wait_for_gpu
 
 STRETTO_WAIT_S = 5  # Stretto's own deadline of a wait
@@ -134,12 +134,6 @@ def close(contest, label, operation):
     contest.attempt(label, lambda: (wait_for_gpu(), operation.close()))
 
 
-def commit():
-    result = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True,
-                            text=True, check=False, cwd=os.path.dirname(__file__) or ".")
-    return result.stdout.strip() or "unknown"
-
-
 def run(args, shapes, measure, kind, **more):
     """Measures every shape, (name, sizes), by measure(job, name, sizes, problems), which gives a row. `kind`: what the
     results are called; `more` stands in their file, too."""
@@ -211,7 +205,7 @@ def write(job, rows, kind, more):
         "version": job.stretto.version(), "rows": "fixed", "schedule": "auto"}
     with open(args.out + ".new", "w", encoding="utf-8") as file:
         today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-        json.dump({"benchmark": kind, "commit": args.commit or commit(), "date": today,
+        json.dump({"benchmark": kind, "commit": args.commit or this_commit(), "date": today,
                    "machine": torch.cuda.get_device_name(), "torch": torch.__version__,
                    "ranks": dist.get_world_size(), "data": "standard normal",
                    "rounds": args.rounds, "turn_ms": args.turn, "stretto": ours,

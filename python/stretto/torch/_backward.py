@@ -6,6 +6,7 @@ import torch
 
 from . import _collectives, _kernels, _shapes
 from ._beside import Beside
+from ._matrices import matrix, weight_gradient
 from ._parts import joined
 from ._rows import Rows
 from .groups import find
@@ -21,24 +22,15 @@ def goes_beside(dy, group):
     return dy.is_cuda and group.ranks > 1 and dy.numel() > 0
 
 
-def _matrix(tensor):
-    return tensor.flatten(0, -2)
-
-
-def _of_weights(dy, rows):
-    """[N, K] of dy [..., N] and the rows [..., K] that were multiplied."""
-    return _matrix(dy).t() @ _matrix(rows)
-
-
 def column_matmul_backward(dy, x, weights, group_name):
     """Of x [..., K], a sum over the ranks, and of weights [N, K] below one another."""
     group = find(group_name)
     if not goes_beside(dy, group):
-        return _kernels.matmul_all_reduce_back(dy, weights, group_name), _of_weights(dy, x)
+        return _kernels.matmul_all_reduce_back(dy, weights, group_name), weight_gradient(dy, x)
     count_fallback("matmul_all_reduce", BESIDE)
-    terms = _matrix(dy) @ joined(weights)
+    terms = matrix(dy) @ joined(weights)
     sums = Beside(_collectives.all_reduce, group, terms, terms, 2 * dy.numel() * x.shape[-1])
-    dweights = sums.multiply(_matrix(dy).t(), _matrix(x))
+    dweights = sums.multiply(matrix(dy).t(), matrix(x))
     return sums.wait().view(x.shape), dweights
 
 
@@ -51,18 +43,18 @@ def all_gather_matmul_backward(dy, x, weights, group_name, dim=0, is_gathered=Fa
     if not goes_beside(dy, group):
         dx = _kernels.matmul_reduce_scatter_back(dy, weights, group_name, dim)
         whole = x if is_gathered or group.ranks == 1 else _kernels.all_gather(x, group_name, dim, total)
-        return dx, _of_weights(dy, whole)
+        return dx, weight_gradient(dy, whole)
     count_fallback("matmul_reduce_scatter", BESIDE)
     many, flops = Rows((*dy.shape[:-1], x.shape[-1]), dim, total, group.ranks), 2 * dy.numel() * x.shape[-1]
     if is_gathered:
         terms, whole = dy @ joined(weights), x
     else:
         rows = _begin_gather(group, many, x, flops)
-        terms = rows.multiply(_matrix(dy), joined(weights)).view(*dy.shape[:-1], x.shape[-1])
+        terms = rows.multiply(matrix(dy), joined(weights)).view(*dy.shape[:-1], x.shape[-1])
         whole = many.unflat(rows.wait(), total)
     terms = many.flat(terms, many.block * group.ranks).contiguous()
     own = Beside(_collectives.reduce_scatter, group, terms, _collectives.room_to_scatter(group, terms), flops)
-    dweights = own.multiply(_matrix(dy).t(), _matrix(whole))
+    dweights = own.multiply(matrix(dy).t(), matrix(whole))
     return many.unflat(own.wait(), many.own(group.rank)), dweights
 
 

@@ -9,7 +9,8 @@ import torch
 from . import _gradients
 from ._columns import block_of
 from ._exchanges import picked
-from ._gradients import Gradient, _matrix, _weight_gradient
+from ._gradients import Gradient
+from ._matrices import matrix, weight_gradient
 from .groups import ranks_of
 
 ops = torch.ops.stretto
@@ -22,8 +23,8 @@ def _exchanged(tensor, group, columns, dim):
 
 def _of_parameters(dy, rows, needs_weight, needs_bias, group):
     """Of a weight and a bias, by this rank's rows of both sides."""
-    return (ops.all_reduce(_weight_gradient(dy, rows), group) if needs_weight else None,
-            ops.all_reduce(_matrix(dy).sum(0), group) if needs_bias else None)
+    return (ops.all_reduce(weight_gradient(dy, rows), group) if needs_weight else None,
+            ops.all_reduce(matrix(dy).sum(0), group) if needs_bias else None)
 
 
 def keep_matmul_all_to_all(ctx, inputs, output):

@@ -9,13 +9,10 @@ import copy
 import torch
 
 from ._activations import activate, activate_back
+from ._matrices import matrix, weight_gradient
 from .groups import ranks_of
 
 ops = torch.ops.stretto
-
-
-def _matrix(tensor):
-    return tensor.flatten(0, -2)
 
 
 def _everyone(x, group, dim, rows=None):
@@ -32,11 +29,6 @@ def _split(gradient, parts, needed):
     """A gradient of joined weights or biases, part by part; None where it is not needed."""
     pieces = gradient.split([part.shape[0] for part in parts])
     return [piece if need else None for piece, need in zip(pieces, needed)]
-
-
-def _weight_gradient(dy, rows):
-    """[N, K] of dy [..., N] and the rows [..., K] that were multiplied."""
-    return _matrix(dy).t() @ _matrix(rows)
 
 
 def _nothing(parts):
@@ -64,9 +56,9 @@ def back_all_gather_matmul(ctx, dy, _):
     elif any(needs_weights):
         if not ctx.is_kept:
             gathered = _everyone(x, ctx.group, ctx.dim, dy.shape[ctx.dim])
-        dweights = _split(_weight_gradient(dy, gathered), weights, needs_weights)
+        dweights = _split(weight_gradient(dy, gathered), weights, needs_weights)
     if any(needs_biases):
-        dbiases = _split(_matrix(dy).sum(0), biases, needs_biases)
+        dbiases = _split(matrix(dy).sum(0), biases, needs_biases)
     return dx, dweights, dbiases, None, None, None, None
 
 
@@ -83,8 +75,8 @@ def back_matmul_reduce_scatter(ctx, dy):
         dx, whole = _everyones_product(dy, weight, ctx.group, ctx.dim, x.shape[ctx.dim])
     else:
         dx, whole = None, _everyone(dy, ctx.group, ctx.dim, x.shape[ctx.dim])
-    return (dx, _weight_gradient(whole, x) if needs_weight else None,
-            _matrix(whole).sum(0) if needs_bias else None, None, None)
+    return (dx, weight_gradient(whole, x) if needs_weight else None,
+            matrix(whole).sum(0) if needs_bias else None, None, None)
 
 
 def keep_matmul_all_reduce(ctx, inputs, output):
@@ -95,8 +87,8 @@ def keep_matmul_all_reduce(ctx, inputs, output):
 def back_matmul_all_reduce(ctx, dy):
     x, weight = ctx.saved_tensors
     needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
-    return (dy @ weight if needs_x else None, _weight_gradient(dy, x) if needs_weight else None,
-            _matrix(dy).sum(0) if needs_bias else None, None)
+    return (dy @ weight if needs_x else None, weight_gradient(dy, x) if needs_weight else None,
+            matrix(dy).sum(0) if needs_bias else None, None)
 
 
 def keep_column_matmul(ctx, inputs, output):
@@ -116,9 +108,9 @@ def back_column_matmul(ctx, dy):
     elif needs_x:
         dx = ops.matmul_all_reduce_back(dy, weights, ctx.group)
     elif any(needs_weights):
-        dweights = _split(_weight_gradient(dy, x), weights, needs_weights)
+        dweights = _split(weight_gradient(dy, x), weights, needs_weights)
     if any(needs_biases):
-        dbiases = _split(_matrix(dy).sum(0), biases, needs_biases)
+        dbiases = _split(matrix(dy).sum(0), biases, needs_biases)
     return dx, dweights, dbiases, None
 
 
@@ -136,8 +128,8 @@ def back_norm(ctx, dnormed, dtotal):
     scaled = dwide * scale
     ds = inverse * (scaled - unit * (scaled * unit).mean(-1, keepdim=True)) + dtotal.to(wide_type)
     ds = ds.to(x.dtype)
-    dscale = _matrix(dwide * unit).sum(0).to(norm_weight.dtype)
-    return ds @ weight, _weight_gradient(ds, x), ds, dscale, None, None
+    dscale = matrix(dwide * unit).sum(0).to(norm_weight.dtype)
+    return ds @ weight, weight_gradient(ds, x), ds, dscale, None, None
 
 
 def keep_mlp(ctx, inputs, output):
@@ -167,8 +159,8 @@ def back_mlp(ctx, dy):
         dx, dups = ops.all_gather_matmul_backward(joint, whole, ups, ctx.group, ctx.dim, True)
     else:
         dx, dups = ops.column_matmul_backward(joint, whole, ups, ctx.group)
-    return (dx, _split(dups, ups, [True] * len(ups)), [_matrix(one).sum(0) for one in dmade[:len(biases)]],
-            _weight_gradient(dy, hidden), None, None, None, None)
+    return (dx, _split(dups, ups, [True] * len(ups)), [matrix(one).sum(0) for one in dmade[:len(biases)]],
+            weight_gradient(dy, hidden), None, None, None, None)
 
 
 def keep_moe(ctx, inputs, output):
