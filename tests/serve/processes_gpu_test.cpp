@@ -173,7 +173,9 @@ TEST_F(RankOfPlans, HasATensorThatDoesNotFit) {
         {"a", a}, {"b", memory.address()}, {"out", memory.address() + 512 * 256 * 2}};
     runner.enqueue(rank, runner.stream(rank).handle(), {}, tensors);
   };
-  if (rank == 1) EXPECT_THROW(run(memory.address() + 8), UsageError);
+  if (rank == 1) {
+    EXPECT_THROW(run(memory.address() + 8), UsageError);
+  }
   run(memory.address());
   EXPECT_EQ(finish(runner, 5), "");
 }
