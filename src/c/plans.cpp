@@ -7,6 +7,7 @@
 #include "c/sized.h"
 #include "core/text.h"
 #include "run/plan_memory.h"
+#include "schedule/set_rows.h"
 #include "stretto/buckets.h"
 #include "stretto/check.h"
 #include "stretto/emulate.h"
@@ -33,10 +34,6 @@ struct stretto_plan {
 
 namespace stretto::c {
 namespace {
-
-void set_rows(OperatorSchedule& schedule, RowCount rows) {
-  for (Schedule& product : schedule.products) product.rows = rows;
-}
 
 stretto_plan make_plan(const stretto_plan_request* at) {
   const stretto_plan_request given = sized(

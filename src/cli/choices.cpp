@@ -9,6 +9,7 @@
 #include "core/parallel.h"
 #include "core/text.h"
 #include "gpu/shared_gpus.h"
+#include "schedule/set_rows.h"
 #include "schedule/short_text.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
@@ -22,10 +23,6 @@ namespace {
 Choice choose(std::string name, const OperatorSchedule& schedule, const Operator& op,
               const Machine& machine) {
   return {std::move(name), schedule, legal(op, schedule, machine)};
-}
-
-void set_rows(OperatorSchedule& schedule, RowCount rows) {
-  for (Schedule& product : schedule.products) product.rows = rows;
 }
 
 Choice choose_preset(const Preset& preset, const Operator& op, const Machine& machine,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "core/ceil_div.h"
 #include "gpu/kernel_words.h"
 #include "op/few_rows_tiles.h"
 #include "stretto/error.h"
@@ -17,8 +18,6 @@ using device::kTileK;
 
 constexpr int kRowsOfTwo = 128;  // two blocks of more have no registers on one SM
 constexpr int64_t kStageBytes = 208 * 1024;
-
-int64_t tiles_of(int64_t size, int64_t tile) { return (size + tile - 1) / tile; }
 
 }  // namespace
 
@@ -117,10 +116,10 @@ FewRowsConfig fitted(const FewRowsShape& shape, int num_sms) {
   constexpr int32_t kFewToShareAnSm = 64;
   FewRowsConfig config;
   config.bf16 = shape.dtype == DType::bf16;
-  config.rows = static_cast<int>(tiles_of(std::max<int64_t>(shape.rows, 1), device::kFewRowsUnit)) *
+  config.rows = static_cast<int>(ceil_div(std::max<int64_t>(shape.rows, 1), device::kFewRowsUnit)) *
                 device::kFewRowsUnit;
-  const int64_t tiles = tiles_of(shape.columns, kColumns);
-  const int64_t most_splits = std::min<int64_t>(device::kMostSplits, tiles_of(shape.k, 4 * kTileK));
+  const int64_t tiles = ceil_div(shape.columns, kColumns);
+  const int64_t most_splits = std::min<int64_t>(device::kMostSplits, ceil_div(shape.k, 4 * kTileK));
   config.splits = static_cast<int>(std::clamp<int64_t>(num_sms / tiles, 1, most_splits));
   config.consumers = config.splits > 1 ? 1 : 2;
   const bool many = tiles > num_sms && config.rows <= kFewToShareAnSm;
@@ -131,7 +130,7 @@ FewRowsConfig fitted(const FewRowsShape& shape, int num_sms) {
       config.splits > 1 ? std::span<const int>(kWidthsOfRanges) : std::span<const int>(kWidths);
   const int64_t most_tiles = std::max<int64_t>(
       1, (config.splits > 1 ? 1 : config.blocks_per_sm) * int64_t{num_sms} / config.splits);
-  const int64_t least = tiles_of(shape.columns, most_tiles);
+  const int64_t least = ceil_div(shape.columns, most_tiles);
   const auto width = std::find_if(widths.begin(), widths.end(), [&](int w) { return w >= least; });
   config.columns = width == widths.end() ? device::kFewRowsColumns : *width;
   const device::FewRowsLayout layout = device::layout_of(config);
@@ -181,14 +180,14 @@ void FewRowsKernel::launch(const Stream& stream, const Matrix& tokens, const Mat
   params.targets = targets;
   params.rows = static_cast<uint32_t>(tokens.rows);
   params.columns = static_cast<uint32_t>(weights.rows);
-  params.num_k = static_cast<uint32_t>(tiles_of(tokens.columns, kTileK));
+  params.num_k = static_cast<uint32_t>(ceil_div(tokens.columns, kTileK));
   params.rank = rank;
   params.ranks = ranks;
   params.weights_early = weights_early ? 1 : 0;
-  const int64_t groups = tiles_of(tokens.rows, int64_t{config_.rows} * config_.row_blocks);
+  const int64_t groups = ceil_div(tokens.rows, int64_t{config_.rows} * config_.row_blocks);
   params.row_groups = static_cast<uint32_t>(groups);
   const int64_t columns = int64_t{config_.columns} * config_.column_blocks;
-  const int64_t clusters = groups * tiles_of(weights.rows, columns);
+  const int64_t clusters = groups * ceil_div(weights.rows, columns);
   kernel_.launch(stream, static_cast<int>(clusters * config_.cluster()),
                  device::layout_of(config_).threads, config_.cluster(), &params, overlap);
 }

@@ -9,6 +9,7 @@
 #include "core/embedded_text.h"
 #include "core/environment.h"
 #include "core/file.h"
+#include "core/json_path.h"
 #include "core/text.h"
 #include "machine/figures.h"
 #include "stretto/error.h"
@@ -51,10 +52,6 @@ std::string no_folders() {
   return said;
 }
 
-bool is_path(std::string_view name) {
-  return name.find('/') != std::string_view::npos || name.ends_with(".json");
-}
-
 // Empty: it is in none.
 std::string file_in_folders(std::string_view name) {
   if (!is_machine_name(name)) return "";
@@ -76,11 +73,11 @@ bool is_machine_name(std::string_view name) {
 }
 
 std::string machine_file_of(std::string_view name) {
-  return is_path(name) ? std::string(name) : file_in_folders(name);
+  return is_json_path(name) ? std::string(name) : file_in_folders(name);
 }
 
 MachineFile read_machine_file(std::string_view name) {
-  if (!is_path(name)) return read_machine_named(name);
+  if (!is_json_path(name)) return read_machine_named(name);
   const std::string path(name);
   return {read_regular_file(path, kMostMachineBytes), path};
 }

@@ -19,6 +19,7 @@
 #include "run/plan_memory.h"
 #include "run/rank_threads.h"
 #include "run/workspace.h"
+#include "schedule/set_rows.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "tables/kernel_set.h"
@@ -139,7 +140,7 @@ class Race {
       const Spread spread = spread_of(one->times_us);
       if (spread.low <= 0) continue;  // a clock that stands still
       OperatorSchedule kept = one->schedule;
-      for (Schedule& product : kept.products) product.rows = RowCount::fixed;  // as files have them
+      set_rows(kept, RowCount::fixed);  // as files have them
       times.measured.push_back({to_string(kept), spread.median, spread.low, spread.high, {}, {}});
       if (kept == schedule_of(find_preset("library"), op_, machine_)) {
         times.library_us = spread.median;

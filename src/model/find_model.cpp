@@ -4,6 +4,7 @@
 
 #include "core/embedded_text.h"
 #include "core/file.h"
+#include "core/json_path.h"
 #include "core/text.h"
 #include "model/model.h"
 #include "model/published.h"
@@ -13,10 +14,6 @@ namespace stretto {
 namespace {
 
 constexpr size_t kMostConfigBytes = size_t{1} << 20;
-
-bool is_path(std::string_view name) {
-  return name.find('/') != std::string_view::npos || name.ends_with(".json");
-}
 
 // A folder stands for the config.json in it, as for other tools that read models.
 std::string file_of(std::string_view path) {
@@ -53,7 +50,7 @@ std::string measured_experts(const Model& model) {
 }
 
 Model load_model(std::string_view name) {
-  if (is_path(name)) {
+  if (is_json_path(name)) {
     const std::string path = file_of(name);
     return parse_model(read_regular_file(path, kMostConfigBytes), path);
   }

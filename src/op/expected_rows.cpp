@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/ceil_div.h"
 #include "op/dot_rows.h"
 #include "op/error_bound.h"
 #include "op/integer_input.h"
@@ -14,8 +15,6 @@ namespace {
 constexpr int64_t kBlockRows = 256;
 constexpr int64_t kBlockCols = 512;
 constexpr int64_t kBlockTerms = 256;
-
-int64_t round_up(int64_t size, int64_t step) { return (size + step - 1) / step * step; }
 
 void expect_integers(const Segment& op, const InputData& data, ExpectedRows& out) {
   std::vector<uint64_t> b_keys(static_cast<size_t>(op.n));

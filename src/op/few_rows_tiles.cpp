@@ -4,12 +4,11 @@
 #include <initializer_list>
 #include <limits>
 
+#include "core/ceil_div.h"
 #include "stretto/device/few_rows_task.h"
 
 namespace stretto {
 namespace {
-
-int64_t tiles_of(int64_t size, int64_t tile) { return (size + tile - 1) / tile; }
 
 // Of a block of K in a thread block: of the tensor cores, of shared memory, which loads write and
 // wgmma reads at 128 B a cycle, and of the L2 cache, which gives all SMs some 8 KB a cycle. Where
@@ -41,7 +40,7 @@ int64_t room_of(int cluster, int sms) {
 double cycles_of(const FewRowsTile& tile, int64_t blocks, int64_t room, int64_t stages) {
   constexpr double kAddCycles = 4500;
   const double each = cycles_of_stage(tile, std::min(blocks, room));
-  return tile.rounds * (static_cast<double>(tiles_of(stages, tile.splits)) * each +
+  return tile.rounds * (static_cast<double>(ceil_div(stages, tile.splits)) * each +
                         kFewRowsRoundCycles + (tile.splits > 1 ? kAddCycles : 0));
 }
 
@@ -50,21 +49,21 @@ double cycles_of(const FewRowsTile& tile, int64_t blocks, int64_t room, int64_t 
 FewRowsTile few_rows_tile(int64_t rows, int64_t columns, int64_t k, int sms) {
   constexpr int kMostParts = 8;
   constexpr int64_t kUnit = device::kFewRowsUnit, kLeastStages = 4;
-  const int64_t stages = tiles_of(k, device::kTileK);
+  const int64_t stages = ceil_div(k, device::kTileK);
   FewRowsTile best;
   best.cycles = std::numeric_limits<double>::infinity();
   const auto consider = [&](FewRowsTile tile, int parts) {
     const int64_t room = room_of(tile.sharing * tile.sharing * tile.splits, sms);
     if (room == 0) return;
-    const int64_t across = tiles_of(columns, int64_t{tile.columns} * tile.sharing) * tile.sharing;
+    const int64_t across = ceil_div(columns, int64_t{tile.columns} * tile.sharing) * tile.sharing;
     const int64_t blocks = across * parts * tile.splits;
-    tile.rounds = static_cast<int>(tiles_of(blocks, room));
+    tile.rounds = static_cast<int>(ceil_div(blocks, room));
     tile.cycles = cycles_of(tile, blocks, room, stages);
     if (tile.cycles < best.cycles) best = tile;
   };
   for (const int width : {64, 96, 128}) {
     for (int parts = 1; parts <= kMostParts; ++parts) {
-      FewRowsTile tile{width, static_cast<int>(tiles_of(rows, parts * kUnit) * kUnit)};
+      FewRowsTile tile{width, static_cast<int>(ceil_div(rows, parts * kUnit) * kUnit)};
       if (tile.rows > device::kMostRowsOfTile) continue;
       for (int splits = 1; splits <= device::kMostSplits; ++splits) {
         tile.splits = splits;

@@ -1,12 +1,12 @@
 #include "schedule/default_tile.h"
 
+#include "core/ceil_div.h"
+
 namespace stretto {
 namespace {
 
 constexpr int kLeast = 8;       // of a side, whatever the problem
 constexpr int kEfficient = 64;  // below, an SM's matrix units idle
-
-int64_t tiles_over(int64_t size, int tile) { return (size + tile - 1) / tile; }
 
 }  // namespace
 
@@ -19,7 +19,7 @@ TileShape default_tile(const Segment& op, int compute_sms) {
   while (tile.m > kLeast && tile.m >= 2 * rows) tile.m /= 2;
   while (tile.n > kLeast * op.weights && tile.n >= 2 * cols) tile.n /= 2;
   while (tile.m > kEfficient && tile.m >= 2 * shard_rows) tile.m /= 2;
-  while (tiles_over(rows, tile.m) * tiles_over(op.local_n(), tile.n) < compute_sms) {
+  while (ceil_div(rows, tile.m) * ceil_div(op.local_n(), tile.n) < compute_sms) {
     if (tile.n >= tile.m && tile.n > kEfficient) {
       tile.n /= 2;
     } else if (tile.m > kEfficient) {

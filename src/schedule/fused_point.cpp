@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/ceil_div.h"
+
 namespace stretto {
 namespace {
 
@@ -10,8 +12,6 @@ constexpr int kRows = 128;
 constexpr int kWidths[] = {256, 224, 192, 160, 128, 96, 64};
 constexpr int kMostCommSms = 16;
 constexpr double kClearlyBetter = 0.995;
-
-double ceil_div(int64_t value, int64_t by) { return static_cast<double>((value + by - 1) / by); }
 
 class FusedCosts {
  public:
@@ -27,10 +27,9 @@ class FusedCosts {
   }
 
   double time_us(int width, int comm_sms) const {
-    const auto tiles =
-        static_cast<int64_t>(ceil_div(op_.local_m(), kRows) * ceil_div(op_.product_cols(), width));
+    const int64_t tiles = ceil_div(op_.local_m(), kRows) * ceil_div(op_.product_cols(), width);
     const int sms = machine_.sms - comm_sms;
-    const double tile = tile_us(width), gemm = ceil_div(tiles, sms) * tile;
+    const double tile = tile_us(width), gemm = static_cast<double>(ceil_div(tiles, sms)) * tile;
     if (!op_.makes_terms()) return std::max(gemm, send_us(rate(comm_sms), sent_bytes()) + tile);
     const double last =
         static_cast<double>(std::min<int64_t>(tiles, sms)) * kRows * width * element() * factor();

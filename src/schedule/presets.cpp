@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/ceil_div.h"
 #include "core/text.h"
 #include "op/few_rows_tiles.h"
 #include "schedule/default_tile.h"
@@ -133,9 +134,8 @@ int exchange_sms(const Segment& op, const Machine& machine) {
   const auto waves = [&](int comm_sms) {
     const int64_t sms = std::max(1, machine.sms - comm_sms);
     const TileShape tile = default_tile(op, static_cast<int>(sms));
-    const int64_t tiles =
-        ((op.local_m() + tile.m - 1) / tile.m) * ((op.local_n() + tile.n - 1) / tile.n);
-    return static_cast<double>((tiles + sms - 1) / sms) * tile.m * tile.n;
+    const int64_t tiles = ceil_div(op.local_m(), tile.m) * ceil_div(op.local_n(), tile.n);
+    return static_cast<double>(ceil_div(tiles, sms)) * tile.m * tile.n;
   };
   int most = kCommSms;
   while (most > 2 && waves(most) > waves(2)) --most;
@@ -160,8 +160,8 @@ void halve_few_tiles(Schedule& schedule, const Segment& op, const Machine& machi
     return;
   }
   const int64_t lanes = std::max(1, machine.sms - schedule.comm_sms);
-  const int64_t tiles = ((op.local_m() + schedule.tile_m - 1) / schedule.tile_m) *
-                        ((op.local_n() + schedule.tile_n - 1) / schedule.tile_n);
+  const int64_t tiles =
+      ceil_div(op.local_m(), schedule.tile_m) * ceil_div(op.local_n(), schedule.tile_n);
   if (tiles <= kFewWaves * lanes) schedule.tile_n /= 2;
 }
 

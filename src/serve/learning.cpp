@@ -8,6 +8,7 @@
 
 #include "core/text.h"
 #include "core/today.h"
+#include "schedule/set_rows.h"
 #include "serve/measured_with.h"
 #include "stretto/error.h"
 #include "tune/expected_schedule.h"
@@ -34,7 +35,7 @@ std::optional<OperatorSchedule> as_learnt(const Measured& one, const Operator& o
                                           const Machine& machine, RowCount rows) {
   try {
     OperatorSchedule schedule = parse_schedules(one.schedule, op, machine);
-    for (Schedule& product : schedule.products) product.rows = rows;
+    set_rows(schedule, rows);
     if (legal(op, schedule, machine).empty()) return schedule;
   } catch (const UsageError&) {  // by a file of this build, of a machine that is another now
   }
@@ -211,7 +212,7 @@ AutoSchedules Learning::taken(const Verdict::Chosen& chosen, const std::string& 
   try {
     of_.fabric.group().together("taking what rank 0's process chose", [&] {
       taken.schedule = parse_schedules(chosen.schedule, op, of_.machine);
-      for (Schedule& product : taken.schedule.products) product.rows = rows;
+      set_rows(taken.schedule, rows);
     });
   } catch (const UsageError& error) {
     taken = unlearnt(op, rows);
@@ -235,7 +236,7 @@ AutoSchedules Learning::measured(const Operator& op, RowCount rows, const Verdic
     group.together("reading what to measure", [&] {
       for (const std::string& one : verdict.schedules) {
         schedules.push_back(parse_schedules(one, op, of_.machine));
-        for (Schedule& product : schedules.back().products) product.rows = rows;
+        set_rows(schedules.back(), rows);
       }
     });
     times = runtime::quick_times(op, of_.machine, schedules, of_.fabric, of_.compiler, of_.kernels,

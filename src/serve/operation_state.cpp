@@ -6,6 +6,7 @@
 
 #include "gpu/beside_captures.h"
 #include "launch/shared_streams.h"
+#include "schedule/set_rows.h"
 #include "stretto/buckets.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
@@ -180,7 +181,7 @@ AutoSchedules Operation::State::schedule_for(const Operator& planned, RowsFrom f
   const Machine& machine = context.machine;
   if (options.schedule != "auto") {
     OperatorSchedule schedule = parse_schedules(options.schedule, planned, machine, kAutoWords);
-    for (Schedule& product : schedule.products) product.rows = options.rows;
+    set_rows(schedule, options.rows);
     return {schedule, {}};
   }
   if (from == RowsFrom::gpu_memory) {  // of one product: rows of others are fixed

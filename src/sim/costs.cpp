@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "core/ceil_div.h"
 #include "plan/placed.h"
 #include "sim/calibration.h"
 
@@ -14,8 +15,6 @@ namespace {
 // the GEMM kernel holds 128 bytes of K. A kernel that stores tiles in parts stores whole 128 bytes
 // of their rows, so all its tiles are multiples of 64 columns wide.
 constexpr int64_t kMmaRows = 64, kMmaCols = 8, kPartCols = 64, kStageBytes = 128;
-
-int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 double best_rate(const RateCurve& curve) {
   double best = 0;

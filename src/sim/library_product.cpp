@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/ceil_div.h"
 #include "sim/calibration.h"
 
 namespace stretto::sim {
@@ -15,8 +16,6 @@ constexpr std::array kSides{64, 128, 256};
 constexpr int kWidthUnit = 8, kMostWidth = 304, kMostOfWidest = 160;
 constexpr int kMostRanges = 8, kLeastStages = 16, kStageOfK = 64;
 constexpr double kMacsOfCycle = 2048;  // of an SM: m64n8k16 takes 4 cycles
-
-int64_t over(int64_t size, int64_t unit) { return (size + unit - 1) / unit; }
 
 // Of a stage of K, in cycles: its MMAs, or what they and what loads write move through shared
 // memory, 128 bytes a cycle.
@@ -40,8 +39,8 @@ class Fastest {
       for (int width = kWidthUnit; width <= kMostWidth; width += kWidthUnit) {
         if (side == kSides.back() && width > kMostOfWidest) break;
         stage_us_ = std::max(cycles_of_stage(side, width) / cycles_of_us_, kLibraryStageUs);
-        try_tiles(over(product.rows, side) * over(product.columns, width));
-        try_tiles(over(product.rows, width) * over(product.columns, side));
+        try_tiles(ceil_div(product.rows, side) * ceil_div(product.columns, width));
+        try_tiles(ceil_div(product.rows, width) * ceil_div(product.columns, side));
       }
     }
   }
@@ -49,12 +48,13 @@ class Fastest {
 
  private:
   void try_tiles(int64_t tiles) {
-    const int64_t stages = over(product_.k, kStageOfK);
+    const int64_t stages = ceil_div(product_.k, kStageOfK);
     const double waves = std::ceil(static_cast<double>(tiles) / sms_);
     take(waves, static_cast<double>(stages), 0);
     for (int ranges = 2; ranges <= kMostRanges; ++ranges) {
-      if (static_cast<double>(tiles * ranges) > sms_ || over(stages, ranges) < kLeastStages) break;
-      take(1, static_cast<double>(over(stages, ranges)), kLibrarySumsUs + ranges * sum_us_);
+      if (static_cast<double>(tiles * ranges) > sms_ || ceil_div(stages, ranges) < kLeastStages)
+        break;
+      take(1, static_cast<double>(ceil_div(stages, ranges)), kLibrarySumsUs + ranges * sum_us_);
     }
   }
   void take(double waves, double stages, double sums_us) {

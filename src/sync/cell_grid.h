@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/ceil_div.h"
 #include "stretto/plan.h"
 
 namespace stretto {
@@ -18,13 +19,12 @@ class CellGrid {
       : rows_(buffer.rows), cols_(buffer.cols) {
     int32_t cell_rows = std::max(1, first_write.rows());
     int32_t cell_cols = std::max(1, first_write.cols());
-    const auto parts = [](int32_t size, int32_t by) { return (int64_t{size} + by - 1) / by; };
-    while (parts(rows_, cell_rows) * parts(cols_, cell_cols) > kMaxCells) {
+    while (ceil_div(rows_, cell_rows) * ceil_div(cols_, cell_cols) > kMaxCells) {
       cell_rows *= 2;
       cell_cols *= 2;
     }
-    down_ = static_cast<int32_t>(parts(rows_, cell_rows));
-    across_ = static_cast<int32_t>(parts(cols_, cell_cols));
+    down_ = static_cast<int32_t>(ceil_div(rows_, cell_rows));
+    across_ = static_cast<int32_t>(ceil_div(cols_, cell_cols));
     rows_each_ = Size(cell_rows);
     cols_each_ = Size(cell_cols);
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/ceil_div.h"
 #include "stretto/error.h"
 #include "tables/flat_lists.h"
 
@@ -118,7 +119,6 @@ GemmTable dense_table(const Matrix& a, const Matrix& b, const Matrix& c, const G
     throw UsageError(fmt::format("{} blocks in bands of {} rows: at least {} and 1 are needed",
                                  blocks, band, cluster));
   }
-  const auto ceil_div = [](int64_t value, int64_t by) { return (value + by - 1) / by; };
   const int64_t num_k = ceil_div(a.columns, device::kTileK);
   if (num_k > UINT16_MAX) throw UsageError(fmt::format("K = {} is too large", a.columns));
 

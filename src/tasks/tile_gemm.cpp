@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "core/ceil_div.h"
 #include "tasks/elements.h"
 
 // Accumulators are an array of vectors, which scalable vectors cannot be.
@@ -48,10 +49,6 @@ constexpr int kMicroM = 6, kMicroV = 2;  // 16 registers
 #endif
 constexpr int64_t kMicroN = kMicroV * static_cast<int64_t>(hn::MaxLanes(F32()));
 static_assert(kMicroM <= kMaxMicroM && kMicroN <= kMaxMicroN);
-
-HWY_INLINE int64_t round_up(int64_t value, int64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
 
 HWY_INLINE const char* element(const MatrixView& view, int64_t row, int64_t col) {
   return static_cast<const char*>(view.data) + (row * view.stride + col) * num_bytes(view.dtype);

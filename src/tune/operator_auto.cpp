@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "schedule/set_rows.h"
 #include "stretto/error.h"
 #include "stretto/tune.h"
 #include "tune/expected_schedule.h"
@@ -14,10 +15,6 @@
 
 namespace stretto {
 namespace {
-
-void set_rows(OperatorSchedule& schedule, RowCount rows) {
-  for (Schedule& product : schedule.products) product.rows = rows;
-}
 
 // Not in how the operator is split over ranks, nor in what it is: how far apart the largest of its
 // sizes are. Nothing: it says nothing of `op`.

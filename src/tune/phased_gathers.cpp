@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/ceil_div.h"
 #include "tune/sweep.h"
 
 namespace stretto {
@@ -91,8 +92,8 @@ class PhasedSizes {
 }  // namespace
 
 bool own_tiles_fill(const Segment& op, const Machine& machine) {
-  const auto tiles = [](int64_t size, int tile) { return (size + tile - 1) / tile; };
-  return tiles(op.row_shards().block(), kPhaseTiles[0].m) * tiles(op.local_n(), kPhaseTiles[0].n) >=
+  return ceil_div(op.row_shards().block(), kPhaseTiles[0].m) *
+             ceil_div(op.local_n(), kPhaseTiles[0].n) >=
          machine.sms;
 }
 

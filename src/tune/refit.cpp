@@ -2,6 +2,8 @@
 
 #include <ranges>
 
+#include "core/ceil_div.h"
+
 namespace stretto {
 namespace {
 
@@ -17,15 +19,14 @@ std::optional<Schedule> refitted(const Schedule& schedule, const Segment& op,
                         schedule.mover == Mover::comm_blocks && schedule.gemm == GemmBy::tiles;
   const int64_t lanes = machine.sms - schedule.comm_sms;
   if (op.makes_terms() || !is_fused || lanes <= 0) return std::nullopt;
-  const auto over = [](int64_t size, int64_t of) { return (size + of - 1) / of; };
   std::optional<Schedule> best;
   int64_t least = 0;
   for (const int width : std::views::reverse(kWidths)) {  // of equal ones the widest
     Schedule one = schedule;
     one.tile_n = width;
     if (!legal(op, one, machine).empty()) continue;
-    const int64_t tiles = over(op.m, one.tile_m) * over(op.local_n(), width);
-    const int64_t time = over(tiles, lanes) * (width + kColumnsOfAWave);
+    const int64_t tiles = ceil_div(op.m, one.tile_m) * ceil_div(op.local_n(), width);
+    const int64_t time = ceil_div(tiles, lanes) * (width + kColumnsOfAWave);
     if (best && time >= least) continue;
     best = one;
     least = time;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "schedule/routed_point.h"
+#include "schedule/set_rows.h"
 
 namespace stretto {
 namespace {
@@ -87,7 +88,7 @@ OperatorSchedule in_low_entries(const Operator& op, const Machine& machine,
 std::vector<RoutedContender> contenders(const Operator& op, const Machine& machine, RowCount rows) {
   std::vector<RoutedContender> all;
   const auto add = [&](std::string name, OperatorSchedule schedule) {
-    for (Schedule& product : schedule.products) product.rows = rows;
+    set_rows(schedule, rows);
     const bool is_new = std::none_of(all.begin(), all.end(), [&](const RoutedContender& known) {
       return known.schedule == schedule;
     });
@@ -159,7 +160,7 @@ AutoSchedules routed_schedules(const Operator& op, const Machine& machine, RowCo
   if (all.size() < 2) {
     const std::string name = all.empty() ? "tiles" : all.front().name;
     chosen.schedule = schedule_of(find_preset(name), op, machine);
-    for (Schedule& product : chosen.schedule.products) product.rows = rows;
+    set_rows(chosen.schedule, rows);
     chosen.reason = op.ranks == 1 ? name + ", since no link has to be hidden"
                                   : name + ", since no other preset serves";
     return chosen;

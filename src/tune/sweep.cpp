@@ -6,6 +6,7 @@
 #include <ranges>
 #include <utility>
 
+#include "core/ceil_div.h"
 #include "core/text.h"
 #include "stretto/error.h"
 #include "tune/usual_schedules.h"
@@ -28,8 +29,7 @@ constexpr FusedPoint kReductions[] = {{{128, 256}, 0}, {{128, 192}, 0}, {{128, 1
 constexpr int kMostSplits = 2;
 
 void add_splits(Sweep& sweep, const Segment& op, const Machine& machine, Schedule tiles) {
-  const auto over = [](int64_t size, int tile) { return (size + tile - 1) / tile; };
-  const int64_t count = over(op.local_m(), tiles.tile_m) * over(op.local_n(), tiles.tile_n);
+  const int64_t count = ceil_div(op.local_m(), tiles.tile_m) * ceil_div(op.local_n(), tiles.tile_n);
   int added = 0;
   tiles.k_phases = 1;
   for (const int splits : std::views::reverse(kSplits)) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "schedule/set_rows.h"
 #include "tune/beyond_simulated.h"
 #include "tune/phased_gathers.h"
 
@@ -101,7 +102,7 @@ AutoSchedules fastest_together(const Operator& op, const Machine& machine, const
                                RowCount rows, AutoSchedules alone, Predictions& predictions) {
   const size_t products = alone.schedule.products.size();
   const auto from = [&](std::string_view name, OperatorSchedule schedule) {
-    for (Schedule& product : schedule.products) product.rows = rows;
+    set_rows(schedule, rows);
     return Contender{std::vector<std::string>(products, std::string(name)), std::move(schedule)};
   };
   std::vector<Contender> for_all = {from("the fastest alone", alone.schedule)};
