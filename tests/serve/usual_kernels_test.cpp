@@ -110,9 +110,12 @@ TEST_P(UsualKernels, DoNotSpillAndCompileInTime) {
   EXPECT_GT(compiled, 0u);
 }
 
+// Kernels have as many registers on sm_89 as on sm_80, and the same instructions; that both compile
+// them tests/fibre says.
 std::vector<Part> parts() {
   std::vector<Part> all;
   for (const std::string& arch : cuda::known_archs()) {
+    if (arch == "sm_89" && !is_thorough()) continue;
     const size_t parts = arch == cuda::known_archs().front() ? kPartsOfGemms : 1;
     for (size_t part = 0; part < parts; ++part) all.push_back({arch, part, parts});
   }
