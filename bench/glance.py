@@ -3,7 +3,7 @@
 from fused_section import title
 from graphs_section import chosen as chosen_of_graph
 from graphs_section import is_of_graphs
-from history import is_history
+from history import has_later_rows, is_history, is_in_part, last_rows
 from layers_section import kind_of, ratios
 from models_section import alone_us, best_of
 from pages import FOLDER, HISTORY, PAGES, anchor, page_of
@@ -39,8 +39,8 @@ def fused_table(results, torch_rows):
                   "x PyTorch fused", "behind the sequence", "behind PyTorch"], body)
 
 
-def layer_rows(result):
-    rows = [row for row in result["rows"] if "us" in row]
+def layer_rows(all_rows):
+    rows = [row for row in all_rows if "us" in row]
     for kind in dict.fromkeys(map(kind_of, rows)):
         found = ratios([row for row in rows if kind_of(row) == kind])
         most = f"{geometric_mean(found['most']):.2f}" if found["most"] else "-"
@@ -55,11 +55,16 @@ def graph_rows(result):
         yield [kind, f"{len(over)}", "-", mean_and_worst(over), "-"]
 
 
-def layers_table(results):
+def layers_table(results, by_name):
     body = []
     for path, result in current(results, "layers"):
+        if is_in_part(path):
+            continue
         heading = title("Layers beside libraries", result).lstrip("# ")
-        body += rows_with_link(page_of(path, result), heading, layer_rows(result))
+        rows = rows_with_link(page_of(path, result), heading, layer_rows(last_rows(path, result, by_name)))
+        if has_later_rows(path):
+            rows[0][0] += ", each row by its last run"
+        body += rows
     for path, result in current(results, "fused"):
         if is_of_graphs(result):
             heading = title("Operators of several products", result).lstrip("# ")
@@ -106,7 +111,7 @@ def summary_text(results, torch_rows):
         "## Layers on two GPUs",
         "*Fastest library*: of all sequences that took part. *In reach*: that library over the floor, which nothing "
         "that multiplies as these do can beat.",
-        layers_table(results),
+        layers_table(results, by_name),
         "## Whole models",
         "*Nothing communicated*: PyTorch's fastest over the same step without communication, which no way can beat.",
         models_table(results),

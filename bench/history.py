@@ -15,6 +15,26 @@ SUPERSEDED = {
 }
 # By file, the one whose rows it has measured again, to see that nothing was lost.
 REPEATED = {"operators_again_h200_x2.json": "operators_h200_x2.json"}
+# By file, those that have measured some of its rows by later code, the last one behind.
+LATER_ROWS = {"layers_passes_h200_x2.json": ("layers_together_h200_x2.json", "layers_joined_h200_x2.json")}
+
+
+def has_later_rows(path):
+    """Of a summary, which takes each row from the last run that has it."""
+    return path.name in LATER_ROWS
+
+
+def is_in_part(path):
+    """Whether a summary takes its rows in the place of another's."""
+    return any(path.name in files for files in LATER_ROWS.values())
+
+
+def last_rows(path, result, by_name):
+    """The rows of a result, each as the last run has it."""
+    rows = {row["operator"]: row for row in result["rows"]}
+    for file in LATER_ROWS.get(path.name, ()):
+        rows.update((row["operator"], row) for row in by_name[file]["rows"] if "us" in row)
+    return list(rows.values())
 
 
 def is_history(path):

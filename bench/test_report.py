@@ -57,8 +57,19 @@ class Pages(unittest.TestCase):
             self.assertEqual([earlier.get(key) for key in ("benchmark", "machine", "ranks")],
                              [later.get(key) for key in ("benchmark", "machine", "ranks")], old)
             self.assertLessEqual(rows_of(earlier), rows_of(later), old)
+        for first, later in history.LATER_ROWS.items():
+            for file in later:
+                self.assertLessEqual(rows_of(self.by_name[file]), rows_of(self.by_name[first]), file)
         for old, new in history.SUPERSEDED.items():
             self.assertLessEqual(self.by_name[old]["date"], self.by_name[new]["date"], old)
+
+    def test_a_summary_takes_each_row_from_its_last_run(self):
+        path = pathlib.Path("layers_passes_h200_x2.json")
+        together, joined = history.LATER_ROWS[path.name]
+        by_name = {together: {"rows": [{"operator": "b", "us": 2}, {"operator": "c", "us": 2}]},
+                   joined: {"rows": [{"operator": "c", "us": 3}, {"operator": "a", "failed": {}}]}}
+        rows = history.last_rows(path, {"rows": [{"operator": name, "us": 1} for name in "abc"]}, by_name)
+        self.assertEqual([(row["operator"], row["us"]) for row in rows], [("a", 1), ("b", 2), ("c", 3)])
 
     def test_tables_of_figures_are_of_no_superseded_run(self):
         read = []
