@@ -1,7 +1,7 @@
 // The kernel of few rows of Hopper (few_rows_task.h).
 //
-//   load warps   feed stages by TMA: one of weights, one of tokens, for a thread takes as long to ask
-//                for a box as SMs here take to read one
+//   load warps   feed stages by TMA, one those of weights, one those of tokens: a thread takes as
+//                long to ask for a box as SMs here take to read one
 //   consumers    one or two warpgroups; multiply stages in turns, or each half of their columns,
 //                with wgmma
 //   all          add up what consumers and ranges of K have, round, and send vectors
