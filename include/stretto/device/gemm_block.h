@@ -6,6 +6,13 @@
 
 namespace stretto::device {
 
+// Whether a block's last tile is handed over at once, where its stages were: behind it nothing is
+// loaded. Not where other warps do not know which tile that is, or who comes behind has the stages.
+template <GemmConfig kConfig>
+inline constexpr bool kLeavesFromStages =
+    kConfig.output != OutputType::fp32 && kConfig.overlap_store && !kConfig.splits &&
+    !kConfig.grouped && !kConfig.norms;
+
 // Shared-memory addresses of one block.
 template <GemmConfig kConfig>
 struct GemmShared {
@@ -18,6 +25,7 @@ struct GemmShared {
   uint32 epoch;         // of the run
   uint32 notes;         // where grouped: of a task, whether its entry is empty
   uint32 squares;       // where it norms: of rows, by warps of each consumer
+  uint32 last_full;     // of each consumer, where the last tile leaves from the stages
   uint32 offsets;       // where it gathers: of the task's rows, in 16 bytes from X's first
 
   STRETTO_DEVICE explicit GemmShared(uint32 base) {
@@ -33,7 +41,7 @@ struct GemmShared {
     blocks_ready = tasks_ready + 8;
     rows_ready = tasks_ready + 12;
     epoch = tasks_ready + 16;
-    notes = squares = epoch + 8;
+    notes = squares = last_full = epoch + 8;
     offsets = (notes + kTaskNotes * 4 + 15) & ~15u;
   }
   STRETTO_DEVICE uint32 chunk_index(uint32 consumer, uint32 slot) const {
@@ -41,6 +49,11 @@ struct GemmShared {
   }
   STRETTO_DEVICE uint32 chunk(uint32 consumer, uint32 slot) const {
     return chunks + chunk_index(consumer, slot) * kLayout.chunk_bytes;
+  }
+
+  // A chunk of the last tile, where stages were.
+  STRETTO_DEVICE uint32 last_chunk(uint32 consumer, int32 number) const {
+    return a + (consumer * kLayout.chunks + static_cast<uint32>(number)) * kLayout.chunk_bytes;
   }
 
   // Whether there is nothing to multiply for a task. The load thread writes it ahead of the task's
@@ -66,6 +79,9 @@ struct GemmShared {
     for (int32 i = 0; i < kConfig.consumers * kLayout.chunk_slots; ++i) {
       barrier_init(chunk_full + i * 8, 4);
       barrier_init(chunk_empty + i * 8, 1);
+    }
+    if constexpr (kLeavesFromStages<kConfig>) {
+      for (int32 i = 0; i < kConfig.consumers; ++i) barrier_init(last_full + i * 8, 4);
     }
     store_release_shared(tasks_ready, 0);
     store_release_shared(sums_ready, 0);

@@ -6,6 +6,9 @@
 
 namespace stretto::device {
 
+// Of all consumers; number 0 is the whole block's.
+inline constexpr uint32 kConsumersBarrier = 1;
+
 // A consumer's end of its ring of chunks.
 template <GemmConfig kConfig>
 struct ChunkWriter {
@@ -55,7 +58,11 @@ struct ChunkWriter {
   // rows r and r + 8.
   template <int32 kChunk, int32 kCount>
   STRETTO_DEVICE void write_packed(const uint32 (&packed)[kCount]) {
-    const uint32 base = begin();
+    write_packed_to<kChunk>(packed, begin());
+    end();
+  }
+  template <int32 kChunk, int32 kCount>
+  STRETTO_DEVICE void write_packed_to(const uint32 (&packed)[kCount], uint32 base) const {
     const uint32 row = warp * 16 + lane % 16;
     constexpr int32 kFirst =
         (kChunk / kChunksAcross * (kLayout.stored_columns / 8) + kChunk % kChunksAcross * kGroups) *
@@ -69,7 +76,19 @@ struct ChunkWriter {
           "r"(packed[kFirst + 2 * j + 2]), "r"(packed[kFirst + 2 * j + 3])
           : "memory");
     }
-    end();
+  }
+
+  // All of the block's last tile, where its stages were.
+  template <int32 kCount>
+  STRETTO_DEVICE void write_last(const uint32 (&packed)[kCount]) const {
+    // The other consumer may still multiply from them.
+    if constexpr (kConfig.consumers > 1) {
+      group_barrier(kConsumersBarrier, kConfig.consumers * kWarpgroup);
+    }
+    write_last_from<0>(packed);
+    fence_proxy_async_shared();
+    __syncwarp();
+    if (lane == 0) barrier_arrive(shared.last_full + consumer * 8);
   }
 
   template <int32 kChunk, int32 kMmas, int32 kCount>
@@ -90,6 +109,13 @@ struct ChunkWriter {
     end();
   }
 
+  template <int32 kFirst, int32 kCount>
+  STRETTO_DEVICE void write_last_from(const uint32 (&packed)[kCount]) const {
+    if constexpr (kFirst < kLayout.chunks) {
+      write_packed_to<kFirst>(packed, shared.last_chunk(consumer, kFirst));
+      write_last_from<kFirst + 1>(packed);
+    }
+  }
   template <int32 kFirst, int32 kCount>
   STRETTO_DEVICE void write_packed_from(const uint32 (&packed)[kCount]) {
     if constexpr (kFirst < kLayout.chunks) {

@@ -191,7 +191,11 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
           // What a task that goes on with the tile awaits may itself be waiting for the rows that
           // this one stores: they are not held back.
           if (next_num_k == 0) {
-            writer.template write_packed_from<0>(packed);
+            if (kLeavesFromStages<kConfig> && i + 1 == end) {
+              writer.write_last(packed);
+            } else {
+              writer.template write_packed_from<0>(packed);
+            }
             handed = kLayout.chunks;
           }
         }
@@ -203,7 +207,13 @@ STRETTO_DEVICE void gemm_multiply(const GemmParams& params, const GemmShared<kCo
     }
   }
   if constexpr (kOverlaps && !kGoesOn<kConfig>) {
-    if (handed == 0) writer.template write_packed_from<0>(packed);
+    if (handed == 0) {
+      if constexpr (kLeavesFromStages<kConfig>) {
+        writer.write_last(packed);
+      } else {
+        writer.template write_packed_from<0>(packed);
+      }
+    }
   }
 }
 

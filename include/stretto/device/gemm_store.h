@@ -31,6 +31,62 @@ STRETTO_DEVICE void gemm_notify(const GemmParams& params, uint64 epoch, const Ge
   notify_signals(params.signals, epoch, params.notifies + task.first_notify, task.num_notifies);
 }
 
+// One thread: a tile as consumers hand it over. What is on its way to another GPU holds up the
+// loads of the same SM when the link is slow: so with `one_by_one` it is one chunk at a time while
+// tiles follow, and the queue stays in the chunks.
+template <GemmConfig kConfig, typename Store>
+STRETTO_DEVICE void store_by_chunks(const GemmShared<kConfig>& shared, RingPosition& ring,
+                                    bool one_by_one, Store store_chunk) {
+  constexpr GemmLayout kLayout = layout_of(kConfig);
+  // Stores that may still be reading their chunks: of all but the one that is written next.
+  constexpr int32 kUnread =
+      (kLayout.chunk_slots < kLayout.chunks ? kLayout.chunk_slots : kLayout.chunks) - 1;
+  uint32 oldest = ring.slot;
+  const auto free_oldest = [&] {
+    for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
+      barrier_arrive(shared.chunk_empty + shared.chunk_index(consumer, oldest) * 8);
+    }
+    if (++oldest == kLayout.chunk_slots) oldest = 0;
+  };
+  for (int32 chunk = 0; chunk < kLayout.chunks; ++chunk) {
+    for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
+      barrier_wait(shared.chunk_full + shared.chunk_index(consumer, ring.slot) * 8, ring.parity);
+      store_chunk(consumer, chunk, shared.chunk(consumer, ring.slot));
+      if (one_by_one) {
+        tma_store_commit();
+        tma_store_wait<0>();
+        barrier_arrive(shared.chunk_empty + shared.chunk_index(consumer, ring.slot) * 8);
+      }
+    }
+    if (!one_by_one) {
+      tma_store_commit();
+      if (chunk >= kUnread) {
+        tma_store_wait_read<kUnread>();
+        free_oldest();
+      }
+    }
+    ring.template advance<kLayout.chunk_slots>();
+  }
+  if (one_by_one) return;
+  tma_store_wait_read<0>();
+#pragma unroll
+  for (int32 chunk = 0; chunk < kUnread; ++chunk) free_oldest();
+}
+
+// At the end of a block's list, tasks whose tiles have no rows in this run.
+template <GemmConfig kConfig>
+STRETTO_DEVICE uint32 tasks_without_rows(const GemmParams& params, const RunRows& run, uint32 begin,
+                                         uint32 end) {
+  uint32 count = 0;
+  if constexpr (kConfig.serves) {
+    while (count < end - begin &&
+           rows_present<kConfig>(run, params.tasks[end - 1 - count].rows) == 0) {
+      ++count;
+    }
+  }
+  return count;
+}
+
 // One thread.
 template <GemmConfig kConfig>
 STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfig>& shared,
@@ -48,6 +104,7 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
     }
   };
   RingPosition ring;
+  const uint32 last = end - 1 - tasks_without_rows<kConfig>(params, run, begin, end);
   for (uint32 i = begin; i < end; ++i) {
     const GemmTask task = params.tasks[i];
     int32 present = kConfig.tile_m, shift = 0;
@@ -81,48 +138,35 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
         continue;
       }
     }
-    // What is on its way to another GPU holds up the loads of the same SM when the link is slow: so
-    // it is one chunk at a time while tiles follow, and the queue stays in the chunks.
-    const bool far = task.stores_far != 0 && i + 1 < end;
-    uint32 unread_slot = 0;
-    for (int32 chunk = 0; chunk < kLayout.chunks; ++chunk) {
-      const int32 row = chunk / kChunksAcross * 64;
+    const uint32 num_destinations = task.num_destinations;
+    GemmDestination first{};
+    if (num_destinations != 0) first = params.destinations[task.first_destination];
+    const auto store_chunk = [&](int32 consumer, int32 chunk, uint32 from) {
       const int32 column = chunk % kChunksAcross * kLayout.chunk_columns;
+      const int32 chunk_row = consumer * kConsumerRows + chunk / kChunksAcross * kChunkRows;
+      for (uint32 d = 0; d < num_destinations; ++d) {
+        GemmDestination to = d == 0 ? first : params.destinations[task.first_destination + d];
+        if constexpr (kConfig.serves) {
+          to.row += shift;
+          if (present < to.end) to.end = static_cast<uint16>(present);
+        }
+        if (to.begin <= chunk_row && chunk_row + kChunkRows <= to.end) {
+          tma_store(maps + to.map, to.column + column, to.row + chunk_row, from);
+        } else {
+          store_rows<kConfig>(maps, to, column, chunk_row, from);
+        }
+      }
+    };
+    if (kLeavesFromStages<kConfig> && i == last) {
       for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
-        barrier_wait(shared.chunk_full + shared.chunk_index(consumer, ring.slot) * 8, ring.parity);
-        for (uint32 d = 0; d < task.num_destinations; ++d) {
-          GemmDestination to = params.destinations[task.first_destination + d];
-          if constexpr (kConfig.serves) {
-            to.row += shift;
-            if (present < to.end) to.end = static_cast<uint16>(present);
-          }
-          const int32 chunk_row = consumer * kConsumerRows + row;
-          const uint32 from = shared.chunk(consumer, ring.slot);
-          if (to.begin <= chunk_row && chunk_row + kChunkRows <= to.end) {
-            tma_store(maps + to.map, to.column + column, to.row + chunk_row, from);
-          } else {
-            store_rows<kConfig>(maps, to, column, chunk_row, from);
-          }
-        }
-        if (far) {
-          tma_store_commit();
-          tma_store_wait<0>();
-          barrier_arrive(shared.chunk_empty + shared.chunk_index(consumer, ring.slot) * 8);
+        barrier_wait(shared.last_full + consumer * 8, 0);
+        for (int32 chunk = 0; chunk < kLayout.chunks; ++chunk) {
+          store_chunk(consumer, chunk, shared.last_chunk(consumer, chunk));
         }
       }
-      if (!far) {
-        tma_store_commit();
-        if (chunk > 0) {
-          tma_store_wait_read<1>();
-          free_chunks(unread_slot);
-        }
-        unread_slot = ring.slot;
-      }
-      ring.advance<kLayout.chunk_slots>();
-    }
-    if (!far) {
-      tma_store_wait_read<0>();
-      free_chunks(unread_slot);
+      tma_store_commit();
+    } else {
+      store_by_chunks<kConfig>(shared, ring, task.stores_far != 0 && i + 1 < end, store_chunk);
     }
     gemm_notify(params, epoch, task);
     mark(params.marks, i, Mark::done);

@@ -152,7 +152,7 @@ inline constexpr TightKernel kTightKernels[] = {
 STRETTO_HOST_DEVICE RegisterBudget registers_of(const GemmConfig& config) {
   // A lone consumer leaves registers over; of two, each can spare some of so small a tile.
   const RegisterBudget tight =
-      config.consumers == 1 ? RegisterBudget{240, 56} : RegisterBudget{216, 72};
+      config.consumers == 1 ? RegisterBudget{240, 96} : RegisterBudget{216, 72};
   if (config.bias && config.consumers == 1) return tight;
   if (config.grouped && config.consumers == 1) return {240, 72};
   // Of 256 rows a lane of either warp has eight choices in registers.
