@@ -22,6 +22,7 @@ struct GemmShared {
   uint32 sums_ready;    // one past the last task whose sums to add have come
   uint32 blocks_ready;  // with phases: of K, of all tasks, those whose signals have come
   uint32 rows_ready;    // where it norms: tasks of rows whose signals have come
+  uint32 tiles_stored;  // where it norms: 1 once all that the block's tiles store is there
   uint32 epoch;         // of the run
   uint32 notes;         // where grouped: of a task, whether its entry is empty
   uint32 squares;       // where it norms: of rows, by warps of each consumer
@@ -41,7 +42,8 @@ struct GemmShared {
     blocks_ready = tasks_ready + 8;
     rows_ready = tasks_ready + 12;
     epoch = tasks_ready + 16;
-    notes = squares = last_full = epoch + 8;
+    tiles_stored = epoch + 8;
+    notes = squares = last_full = epoch + 16;
     offsets = (notes + kTaskNotes * 4 + 15) & ~15u;
   }
   STRETTO_DEVICE uint32 chunk_index(uint32 consumer, uint32 slot) const {
@@ -86,7 +88,10 @@ struct GemmShared {
     store_release_shared(tasks_ready, 0);
     store_release_shared(sums_ready, 0);
     if constexpr (kConfig.phases) store_release_shared(blocks_ready, 0);
-    if constexpr (kConfig.norms) store_release_shared(rows_ready, 0);
+    if constexpr (kConfig.norms) {
+      store_release_shared(rows_ready, 0);
+      store_release_shared(tiles_stored, 0);
+    }
     fence_barrier_init();
   }
 };

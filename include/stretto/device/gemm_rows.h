@@ -2,7 +2,8 @@
 // one kind. So they begin while the last tiles are still on their way to other GPUs, and no kernel
 // has to start for them.
 //
-//   wait warp    awaits the signals of task after task, behind those of all tiles
+//   wait warp    awaits the block's own tiles, of which no signal tells it, and the signals of
+//                task after task
 //   consumers    each takes every other row of a task: sums its sources, or takes the only one,
 //                keeps the row in registers until it knows its squares, and stores the sum where
 //                the task says so, and its norm
@@ -23,9 +24,11 @@ namespace stretto::device {
 // By the wait warp of block `index`.
 template <GemmConfig kConfig>
 STRETTO_DEVICE void await_rows(const MoverParams& params, const GemmShared<kConfig>& shared,
-                               uint32 index) {
+                               uint32 index, bool has_tiles) {
   const uint64 epoch = load_shared(shared.epoch);
   const uint32 begin = params.first_task[index], end = params.first_task[index + 1];
+  while (has_tiles && load_acquire_shared(shared.tiles_stored) == 0) {
+  }
   for (uint32 t = begin; t < end; ++t) {
     const MoverTask& task = params.tasks[t];
     if (task.num_waits != 0) {

@@ -96,7 +96,7 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index,
     }
     if (warp % 4 == 2) {
       if (begin < end) gemm_wait<kConfig>(params, shared, index, begin, end);
-      if constexpr (kConfig.norms) await_rows<kConfig>(*rows, shared, index);
+      if constexpr (kConfig.norms) await_rows<kConfig>(*rows, shared, index, begin < end);
       gemm_wait_at_end<kConfig>(params, shared, index);
     }
     if constexpr (kConfig.gathers) {

@@ -172,6 +172,7 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
     mark(params.marks, i, Mark::done);
   }
   tma_store_wait<0>();
+  if constexpr (kConfig.norms) store_release_shared(shared.tiles_stored, 1);
 }
 
 }  // namespace stretto::device
