@@ -10,15 +10,18 @@ namespace stretto::sim {
 
 // What cuBLAS takes for a product (library_product.h): its start, with the first loads and the last
 // stores; a stage of 64 columns of K by tiles too small to fill the time; each wave of tiles beyond
-// the first; adding up ranges of K, beside their sums' bytes; this share of the bytes that pass
-// shared memory, the others beside MMAs; and reading at this share of hbm_gb_per_s, which is of
+// the first; adding up ranges of K, beside their sums' bytes; and reading at this share of hbm_gb_per_s, which is of
 // reads and writes, and so many times as fast from the L2 cache, in which runs behind one another
 // find small inputs (one H200, bench/results/products_h200_x1.json: fitted to the tiles that cuBLAS
 // says it took for 190 products of no model's sizes; docs/notes/cublas-alone.md).
 constexpr double kLibraryStartUs = 2.9, kLibraryStageUs = 0.09, kLibraryWaveUs = 2.1;
-constexpr double kLibrarySumsUs = 3.3, kLibraryMoves = 0.76;
+constexpr double kLibrarySumsUs = 3.3;
 constexpr double kLibraryRead = 1.09, kLibraryReadOfCache = 2.4, kKeptOfCache = 0.2;
-// Its kernel of experts, and products of fp32: a start, and this share of the rate.
+// MMAs wait for this share of the bytes that pass shared memory; the others pass beside them. So
+// it is with cuBLAS, and with our tall tiles of few columns (256 x 64: 0.39 us of 64 of K where MMAs
+// take 0.26).
+constexpr double kSharedMoves = 0.76;
+// cuBLAS's kernel of experts, and products of fp32: a start, and this share of the rate.
 constexpr double kExpertsStartUs = 2, kExpertsRate = 0.88;
 
 // In a graph a stream's fork and join take so long together, and a kernel of one block that awaits
@@ -29,9 +32,9 @@ constexpr double kForkUs = 0.4, kAwaitUs = 0.6;
 // A tile's inputs come through the L2 cache. Tiles of 128 x 256, on all SMs, take this share of
 // what it gives; smaller ones need more bytes for each multiplication and wait for them, in
 // proportion to the SMs that are at it (tuning/h200x8.json: 128 x 128 takes 1.07 times as long,
-// 128 x 64 1.6; ag-gemm with 40 tiles of 128 x 128: no longer). Those of 64 rows, which one warp
-// group multiplies, take longer again (64 x 256 in all 1.6 to 1.8).
-constexpr double kFeedOfFullTile = 0.8, kFeedOfOneGroup = 1.2;
+// 128 x 64 1.6; ag-gemm with 40 tiles of 128 x 128: no longer; one H200 alone, 24 shapes in 17
+// tiles: bench/results/tiles_alone_h200_x1.json).
+constexpr double kFeedOfFullTile = 0.8;
 constexpr double kInputsOfFullTile = (128.0 + 256.0) / (128.0 * 256.0);
 
 // A tile that begins later than the first of its wave reads B anew where the L2 cache, whose halves

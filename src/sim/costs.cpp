@@ -7,6 +7,7 @@
 #include "core/ceil_div.h"
 #include "plan/placed.h"
 #include "sim/calibration.h"
+#include "sim/tile_cycles.h"
 
 namespace stretto::sim {
 namespace {
@@ -48,12 +49,12 @@ std::vector<double> rate_of_one(const RateCurve& of_pair, const RateCurve& of_al
   return rates;
 }
 
-// How many times longer its MMAs take than without contention when `busy` of all SMs run tiles
-// of this shape.
+// How many times longer its MMAs take than by themselves when `busy` of all SMs run tiles of this
+// shape: they wait for the L2 cache, or for shared memory.
 double tile_slowdown(int64_t rows, int64_t cols, double busy) {
   const auto m = static_cast<double>(rows), n = static_cast<double>(cols);
-  const double groups = rows <= kMmaRows ? kFeedOfOneGroup : 1;
-  return std::max(1.0, busy * groups * kFeedOfFullTile * (m + n) / (m * n) / kInputsOfFullTile);
+  return std::max({1.0, busy * kFeedOfFullTile * (m + n) / (m * n) / kInputsOfFullTile,
+                   kSharedMoves * shared_memory_cycles(m, n) / mma_cycles(m, n)});
 }
 
 // How long a tile takes by two limits, neither of which it reaches all the time where they are

@@ -6,6 +6,7 @@
 
 #include "core/ceil_div.h"
 #include "sim/calibration.h"
+#include "sim/tile_cycles.h"
 
 namespace stretto::sim {
 namespace {
@@ -14,15 +15,10 @@ namespace {
 // eights; sums of both must fit into registers.
 constexpr std::array kSides{64, 128, 256};
 constexpr int kWidthUnit = 8, kMostWidth = 304, kMostOfWidest = 160;
-constexpr int kMostRanges = 8, kLeastStages = 16, kStageOfK = 64;
-constexpr double kMacsOfCycle = 2048;  // of an SM: m64n8k16 takes 4 cycles
+constexpr int kMostRanges = 8, kLeastStages = 16;
 
-// Of a stage of K, in cycles: its MMAs, or what they and what loads write move through shared
-// memory, 128 bytes a cycle.
 double cycles_of_stage(int side, int width) {
-  const double macs = double{1} * side * width * kStageOfK;
-  const double moved = 2.0 * side + side * width / 64.0 + width;
-  return std::max(macs / kMacsOfCycle, kLibraryMoves * moved);
+  return std::max(mma_cycles(side, width), kSharedMoves * shared_memory_cycles(side, width));
 }
 
 class Fastest {

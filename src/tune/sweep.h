@@ -13,8 +13,8 @@ struct SweptTile {
   int m, n;
 };
 
-inline constexpr SweptTile kSweptTiles[] = {{128, 256}, {128, 224}, {128, 192},
-                                            {128, 160}, {128, 128}, {64, 256}};
+inline constexpr SweptTile kSweptTiles[] = {{128, 256}, {128, 224}, {128, 192}, {128, 160},
+                                            {128, 128}, {64, 256},  {64, 192}};
 
 // Ranges of K that are worth a look, and the shortest one.
 inline constexpr int kSplits[] = {2, 3, 4, 6, 8};
