@@ -1,6 +1,7 @@
 // What gemm_bench times: the shapes of the baseline table, and kernels for a shape.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -31,23 +32,28 @@ struct Candidate {
   int ranges = 1;  // of K, as tasks of their own: a plan of one rank
 };
 
+// With as many stages as an SM has room for, and no more than hide a load.
+inline GemmConfig tile_of(int m, int n, Shared shared) {
+  constexpr int kSharedBytes = 232448, kOthers = 1024 + 512, kChunks = 16384, kMostStages = 12;
+  const int consumers = m == 64 ? 1 : 2;
+  const int stages =
+      (kSharedBytes - kOthers - consumers * kChunks) / (2 * device::kTileK * (m + n));
+  return {m, n, std::min(stages, kMostStages), consumers, shared, true, OutputType::bf16, true};
+}
+
 inline std::vector<GemmConfig> configs() {
   std::vector<GemmConfig> all;
-  const auto add = [&](int m, int n, int stages, int consumers, Shared shared,
-                       bool overlap = true) {
-    all.push_back({m, n, stages, consumers, shared, true, OutputType::bf16, overlap});
-  };
-  for (const Shared shared : {Shared::b, Shared::a, Shared::none}) {
-    add(128, 256, 4, 2, shared);
-    add(128, 224, 4, 2, shared);
-    add(128, 192, 4, 2, shared);
-    add(128, 160, 5, 2, shared);
-    add(128, 128, 6, 2, shared);
-    add(128, 96, 6, 2, shared);
-    add(256, 128, 4, 2, shared);
-    add(64, 256, 5, 1, shared);
+  for (const int n : {64, 96, 128, 160, 192, 224, 256}) {
+    all.push_back(tile_of(128, n, Shared::none));
+    all.push_back(tile_of(128, n, Shared::b));
+    if (n >= 128) all.push_back(tile_of(128, n, Shared::a));
+    all.push_back(tile_of(64, n, Shared::none));
   }
-  add(128, 256, 4, 2, Shared::b, false);
+  for (const int n : {64, 96, 128}) all.push_back(tile_of(256, n, Shared::none));
+  for (const Shared shared : {Shared::a, Shared::b}) all.push_back(tile_of(256, 128, shared));
+  GemmConfig alone = tile_of(128, 256, Shared::b);
+  alone.overlap_store = false;
+  all.push_back(alone);
   return all;
 }
 

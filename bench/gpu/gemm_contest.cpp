@@ -98,7 +98,11 @@ nlohmann::json GemmContest::run(const Shape& shape) {
 
   std::vector<Timed> timed = look(shape, tensors, reference);
   double worst_error = 0;
-  for (const Timed& one : timed) worst_error = std::max(worst_error, one.error);
+  nlohmann::json looks;  // what each took at first, by itself
+  for (const Timed& one : timed) {
+    worst_error = std::max(worst_error, one.error);
+    looks[short_name(one.candidate)] = one.time_us;
+  }
   const size_t finalists = std::min<size_t>(6, timed.size());
   const auto trial = in_turns(timed, finalists, 7, tensors);
   for (size_t i = 0; i < finalists; ++i) timed[i].time_us = runtime::median_of(trial[i]);
@@ -125,6 +129,7 @@ nlohmann::json GemmContest::run(const Shape& shape) {
           {"dtype", "bf16"},
           {"config", cuda::describe(best.config)},
           {"band", best.band},
+          {"looks_us", looks},
           {"ranges", best.ranges},
           {"time_us", our_us},
           {"low_us", ours.low},
