@@ -149,8 +149,29 @@ class EdgePutter {
                       "compute it once for each",
                       made.name, to_string(made.held), to_string(needed)));
     }
+    if (user != nullptr && needed == Held::cols && !give_to_team(tensor, user->team, out)) {
+      return refuse(
+          fmt::format("{} is needed as cols by teams of two sizes: compute it once for "
+                      "each",
+                      made.name));
+    }
     out = *edge;
     one.result_held = needed;
+  }
+
+  // Own rows are a rank's in any team, so a product of such is of the team whose ranks have its
+  // columns. False: it has an edge in another team already.
+  bool give_to_team(int tensor, int team, Edge out) {
+    Tensor& made = op_.tensors[static_cast<size_t>(tensor)];
+    if (out != Edge::none) return made.team == team;
+    Segment& product = *segment(segment_of(tensor)).product;
+    made.team = team;
+    made.deals_rows = team > 0;
+    product.m *= product.teams;
+    product.ranks = op_.team_ranks(made);
+    product.teams = op_.ranks / product.ranks;
+    product.m /= product.teams;
+    return true;
   }
 
   // Whether who has a part of the tensor has waited for all ranks in the same run, not its team's

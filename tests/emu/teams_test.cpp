@@ -55,6 +55,16 @@ constexpr TeamGraph kGraphs[] = {
      "output o rows\n",
      3},
     {"HeadsOfATeam", kHeadsInTeams, 3},
+    {"ColumnsThatATeamNeedsOfOwnRows",
+     "input x [m, f] cols of tp\n"
+     "input o [m, h] rows\n"
+     "input p [f, h] whole\n"
+     "input w [h, f] cols of tp\n"
+     "y = gemm o p\n"
+     "s = add x y\n"
+     "z = gemm s w\n"
+     "output z rows\n",
+     2},
     {"AttentionInTeamsBeforeExpertsOfAllRanks",
      "input c [m, f] cols of tp\n"
      "input x [m, h] rows\n"

@@ -148,6 +148,17 @@ TEST(TeamsOfGraphs, AreConnectedByOwnRowsOnly) {
                       "output y cols\n"),
               HasSubstr("my.graph:4:7: ids is of teams of 4 ranks: stacks and what goes by them "
                         "are of all ranks"));
+  EXPECT_THAT(refusal("team tp 4\nteam sp 2\n"
+                      "input x [m, h] cols of tp\n"
+                      "input v [m, h] cols of sp\n"
+                      "input r [m, h] rows\n"
+                      "input w [h, h] whole\n"
+                      "y = gemm r w\n"
+                      "a = add x y\n"
+                      "b = add v y\n"
+                      "output a cols of tp\n"
+                      "output b cols of sp\n"),
+              HasSubstr("y is needed as cols by teams of two sizes: compute it once for each"));
   // What a team has waited for is not what all ranks have.
   EXPECT_THAT(refusal("team tp 4\n"
                       "input x [m, h] cols of tp\n"
