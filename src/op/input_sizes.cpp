@@ -42,7 +42,7 @@ class SizesOfGraph {
         stage.in.size() > 1 ? sizes_[static_cast<size_t>(stage.in[1])] : ValueSizes();
     switch (stage.kind) {
       case StageKind::gemm:
-        return product(op_.tensors[static_cast<size_t>(stage.in[1])], x);
+        return product(stage, x);
       case StageKind::swiglu:
         return {activated(x.random) * y.random, activated(x.integer) * y.integer, false};
       case StageKind::gelu:
@@ -64,12 +64,9 @@ class SizesOfGraph {
   }
 
   ValueSizes made_by_ids(const Stage& stage, const ValueSizes& x, const ValueSizes& y) {
-    if (multiplies(stage.kind)) return product(op_.tensors[static_cast<size_t>(stage.in[1])], x);
+    if (multiplies(stage.kind)) return product(stage, x);
     if (stage.kind == StageKind::weigh) {
-      // A gate's add up to 1; the caller's integers are 1 and 2.
-      const bool is_given = op_.tensor(stage.in[2]).stage < 0;
-      const double slots = std::sqrt(static_cast<double>(op_.tensor(stage.in[2]).cols));
-      return {x.random, x.integer * (is_given ? 1.6 * slots : 1), x.is_exact && is_given};
+      return {x.random, x.integer * weighed(stage), x.is_exact && is_given(stage.in[2])};
     }
     if (stage.kind == StageKind::permute) return x;
     if (stage.kind == StageKind::embed) return y;
@@ -77,11 +74,28 @@ class SizesOfGraph {
     return {1, 1, false};
   }
 
-  ValueSizes product(Tensor& weight, const ValueSizes& x) const {
+  bool is_given(int tensor) const { return op_.tensor(tensor).stage < 0; }
+
+  // What integers grow by: a gate's weights add up to 1, and the caller's are 1 and 2.
+  double weighed(const Stage& weigh) const {
+    const int weights = weigh.in[2];
+    return is_given(weights) ? 1.6 * std::sqrt(static_cast<double>(op_.tensor(weights).cols)) : 1;
+  }
+
+  // Of a product's result, until it is a tensor that is stored as a sum.
+  double growth_behind(const Stage& product) const {
+    for (const Stage& stage : op_.stages) {
+      if (stage.kind == StageKind::weigh && stage.in[0] == product.out) return weighed(stage);
+    }
+    return 1;
+  }
+
+  ValueSizes product(const Stage& stage, const ValueSizes& x) const {
+    Tensor& weight = op_.tensors[static_cast<size_t>(stage.in[1])];
     const auto cols = static_cast<double>(weight.cols);
     if (weight.values.nonzeros == 0) {
       weight.values.scale = static_cast<float>(1 / (x.random * std::sqrt(cols)));
-      set_integers(weight, x);
+      set_integers(weight, x, growth_behind(stage));
     }
     const WeightValues& values = weight.values;
     return {x.random * values.scale * std::sqrt(cols),
@@ -91,8 +105,8 @@ class SizesOfGraph {
 
   // Sums of integers are exact in the type while they are below `most`, ten of which are never
   // seen. They stay so in as many products as there are, if rows of weights have few of them.
-  void set_integers(Tensor& weight, const ValueSizes& x) const {
-    const double most = 0.1 / unit_roundoff(op_.dtype);
+  void set_integers(Tensor& weight, const ValueSizes& x, double growth) const {
+    const double most = 0.1 / unit_roundoff(op_.dtype) / growth;
     WeightValues& values = weight.values;
     values.nonzeros = static_cast<int>(std::min<int64_t>(weight.cols, kNonzeros));
     if (x.is_exact && x.integer <= 4 * most) {

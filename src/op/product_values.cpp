@@ -107,6 +107,7 @@ class Product {
       a_norms_.push_back(norm_of(a.values.data() + a.at(row, 0), a.cols));
       exact_.push_back(data.fill == Fill::integers && has_integers(row));
     }
+    if (partials_.are_weighed) out_.terms.resize(out_.values.size());
     out_.sources = {b};
     out_.weights = with(a.weights, b);
     repeats_ = out_.weights == a.weights;
@@ -197,7 +198,10 @@ class Product {
     if (exact_[static_cast<size_t>(row)]) {
       // Integers up to these are the same in every order, and where ranks store them.
       const bool is_sum_exact = norms <= 1 / kFp32;
-      if (is_sum_exact && (!are_stored || sums.magnitude() <= 1 / unit)) return;
+      if (is_sum_exact && (!are_stored || sums.magnitude() <= 1 / unit)) {
+        if (partials_.are_weighed) out_.terms[at] = {sums.magnitude(), sums.squares};
+        return;
+      }
       if (!is_sum_exact) variance = of_sums_ * (norms * norms + sums.squares);
     } else {
       if (is_normal_) {

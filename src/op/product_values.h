@@ -14,6 +14,7 @@ struct PartialSums {
   int64_t shares = 1;           // ranks that have terms
   DType dtype = DType::fp32;    // in which they store or send them
   double stored = 0, sent = 0;  // how often each is rounded to it alone, and sums of some of them
+  bool are_weighed = false;     // before they are sent: who adds them up counts roundings
 
   // As an implementation's `roundings` say, where ranks have terms.
   PartialSums(int64_t num_shares, const Roundings& roundings);

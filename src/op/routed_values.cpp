@@ -14,6 +14,8 @@ namespace {
 constexpr double kFp32 = 0x1p-24;  // unit roundoff
 constexpr double kUndefined = std::numeric_limits<double>::infinity();
 
+bool is_integer(double value) { return std::trunc(value) == value; }
+
 bool is_activation(StageKind kind) {
   return kind == StageKind::bias || kind == StageKind::gelu || kind == StageKind::silu ||
          kind == StageKind::swiglu;
@@ -25,6 +27,10 @@ void copy_row(const Rows& from, int64_t row, Rows& to, int64_t to_row) {
   std::copy_n(from.values.begin() + begin, from.cols, to.values.begin() + into);
   std::copy_n(from.errors.begin() + begin, from.cols, to.errors.begin() + into);
   std::copy_n(from.variances.begin() + begin, from.cols, to.variances.begin() + into);
+  if (!from.terms.empty()) {
+    to.terms.resize(to.values.size());
+    std::copy_n(from.terms.begin() + begin, from.cols, to.terms.begin() + into);
+  }
   to.set_drift(to_row, from.drift(row));
   if (from.loses(row)) to.lose(to_row);
 }
@@ -40,6 +46,8 @@ struct Term {
 struct WeighedSum {
   double value = 0, largest = 0, variance = 0;                    // `largest`: error
   double magnitude = 0, squares = 0, positive = 0, negative = 0;  // of terms
+  Rows::Terms of_ranks;      // the terms that ranks have of these
+  bool are_integers = true;  // terms
 };
 
 // `terms` by expert. Products of a row with one expert are the same, and so are their errors; those
@@ -55,6 +63,12 @@ WeighedSum weigh_terms(const std::vector<Term>& terms, const Rows& products, int
     sum.value += value;
     sum.magnitude += magnitude;
     sum.squares += value * value;
+    sum.are_integers = sum.are_integers && term.error == 0 && is_integer(term.weight) &&
+                       is_integer(products.values[at]);
+    if (!products.terms.empty()) {
+      sum.of_ranks.magnitude += std::fabs(term.weight) * products.terms[at].magnitude;
+      sum.of_ranks.squares += term.weight * term.weight * products.terms[at].squares;
+    }
     (value > 0 ? sum.positive : sum.negative) += magnitude;
     sum.largest += std::fabs(term.weight) * products.errors[at] + term.error * reached;
     of_weights += term.deviation * reached;
@@ -142,6 +156,7 @@ Rows RoutedRows::grouped(const Stage& stage, const Rows& x, int64_t shares) cons
     const auto slots = static_cast<double>(op_.tensor(stage.in[2]).cols);
     partials.stored = 1 + slots * partials.stored;
     partials.sent *= slots;
+    partials.are_weighed = true;
   }
   for (int64_t expert = 0; expert < stack.matrices; ++expert) {
     std::vector<int64_t> own;
@@ -217,7 +232,8 @@ Rows RoutedRows::weigh(const Stage& stage, const Rows& products, const Rows& wei
   Rows out(row1_ - row0_, products.cols);
   out.follow(weights, nullptr);
   out.join(products);
-  // Sums over a rank's experts are rounded on their way; terms of products have been charged it.
+  // Sums that ranks have are rounded on their way: over their experts, or of their terms of
+  // products, but terms that are no integers have been charged it.
   PartialSums sums(op_.ranks, roundings_);
   const bool are_sums = op_.tensor(stage.out).held == Held::routed && sums.stored > 0;
   const double unit = unit_roundoff(sums.dtype);
@@ -241,11 +257,14 @@ Rows RoutedRows::weigh(const Stage& stage, const Rows& products, const Rows& wei
       const size_t at = out.at(row, col);
       out.values[at] = sum.value;
       const double limit = are_sums ? 1 / unit : 1 / kFp32;
-      if (data_.fill == Fill::integers && sum.largest == 0 && sum.magnitude <= limit) continue;
+      const bool are_exact = data_.fill == Fill::integers && sum.are_integers && sum.largest == 0;
+      const bool are_ranks_exact = sums.stored == 0 || sum.of_ranks.magnitude <= 1 / unit;
+      if (are_exact && sum.magnitude <= limit && are_ranks_exact) continue;
       double variance = sum.variance, largest = sum.largest;
       const double reached = std::max(sum.positive, sum.negative) + largest;
       const double additions = static_cast<double>(slots + op_.ranks);
-      variance += kFp32 * kFp32 / 3 * additions * (sum.squares + sum.value * sum.value);
+      variance += kFp32 * kFp32 / 3 * additions *
+                  (sum.squares + sum.value * sum.value + sum.of_ranks.squares);
       double relative = kFp32 * additions;
       if (are_sums) {
         // The squares of ranks' sums are together no more than that of all magnitudes.
@@ -255,6 +274,16 @@ Rows RoutedRows::weigh(const Stage& stage, const Rows& products, const Rows& wei
         largest += subnormal_roundoff(sums.dtype) * (slots + sums.sent);
         is_lost = is_lost || !(reached < least_infinite(sums.dtype));
       }
+      // A sum of n terms, squared, is at most n times their squares.
+      const double roundings = sums.stored + sums.sent;
+      variance += unit * unit / 3 * roundings * static_cast<double>(slots) * sum.of_ranks.squares;
+      if (sum.of_ranks.magnitude > 0) {
+        const double tiny = subnormal_roundoff(sums.dtype);
+        const double times = sums.stored * op_.ranks + sums.sent;
+        variance += tiny * tiny / 3 * times;
+        largest += tiny * times;
+      }
+      largest += (unit * roundings + relative) * sum.of_ranks.magnitude;
       largest += relative * (sum.magnitude + largest);
       out.set_error(row, at, kSlack * largest, variance);
     }

@@ -23,6 +23,12 @@ struct Rows {
   bool repeats_weights = false;
   // Implementations have infinities of what is not smaller.
   double range = 0x1p128;
+  // Of products that are exact integers, and of which ranks have terms, what these are. `weigh`
+  // makes sums of them that ranks round, so it counts that.
+  struct Terms {
+    double magnitude = 0, squares = 0;
+  };
+  std::vector<Terms> terms;  // by element, or none
   // By row, or of none: an infinity may have come into it on the way, so that anything is right.
   std::vector<bool> is_lost;
 

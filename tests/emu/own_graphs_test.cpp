@@ -297,6 +297,45 @@ TEST(OwnGraphsOfIntegers, AreJudgedByABoundWhereTheyAreRounded) {
   }
 }
 
+Operator two_grouped(std::string_view choices) {
+  return make_graph(parse_graph("graph two t h f e k\ninput x [t, h] rows\n"
+                                "input wu [e, f, h] rows\ninput wd [e, h, f] cols\n" +
+                                std::string(choices) +
+                                "u = grouped x wu ids\n"
+                                "d = grouped u wd ids\n"
+                                "y = weigh d ids weights\n"
+                                "output y rows\n"),
+                    {{"t", 64}, {"h", 64}, {"f", 64}, {"e", 16}, {"k", 8}}, 4, DType::bf16);
+}
+
+EmulateResult run_on_integers(const Operator& op, std::string_view preset) {
+  const Machine machine = default_machine(op.ranks);
+  return emulate(lower(op, schedule_of(find_preset(preset), op, machine), machine),
+                 {.fill = Fill::integers});
+}
+
+// Sums of eight times as many, each once or twice, are still integers that bf16 has.
+TEST(OwnGraphsOfIntegers, AreExactWhereTheyAreWeighed) {
+  const Operator op = two_grouped("input ids [t, k] rows i32\ninput weights [t, k] rows fp32\n");
+  for (const std::string_view preset : {"sequential", "tiles"}) {
+    const EmulateResult found = run_on_integers(op, preset);
+    EXPECT_TRUE(found.verified) << preset << ": " << found.first_wrong;
+    EXPECT_EQ(found.worst_error, 0);
+  }
+}
+
+// The products are exact, but ranks round what they make of them with weights that are none.
+TEST(OwnGraphsOfIntegers, AreJudgedByABoundWhereAGateWeighsThem) {
+  const Operator op = two_grouped(
+      "input wr [e, h] whole\ns = gemm x wr\nids = top_k s k=k\n"
+      "weights = sigmoid_gate s ids\n");
+  for (const std::string_view preset : {"sequential", "tiles"}) {
+    const EmulateResult found = run_on_integers(op, preset);
+    EXPECT_TRUE(found.verified) << preset << ": " << found.first_wrong;
+    EXPECT_GT(found.worst_error, 0.05);
+  }
+}
+
 // Two layers of experts that go by the same ids: collectives send ids once, with the tokens of one
 // layer, so what is not refused has those of both.
 TEST(LayersOfTheSameIds, AreRefusedByIdsAndRightOtherwise) {
