@@ -63,6 +63,7 @@ struct EmulateResult {
   int64_t wrong_elements = 0;
   double worst_error = 0;    // largest |got - expected| / bound (random), or |difference|
   std::string first_wrong;   // "rank 2 out[3,17]: got 1.5, expected 1.25, bound 0.01"
+  bool is_judged = true;     // false: no element could be, and first_wrong says why
   bool ranks_agree = true;   // gemm-ar: all ranks had the same bits in every run
   uint64_t output_hash = 0;  // of all output bits of all ranks and runs
   // The most of a run: ids that were no expert's, indices that were no row of their table, and not

@@ -168,6 +168,7 @@ std::string explain(const Execution& execution, const PlanFile* file,
   if (bad->wrong_elements > 0) {
     add(fmt::format("{} wrong elements; the first: {}", bad->wrong_elements, bad->first_wrong));
   }
+  if (!bad->is_judged) add(bad->first_wrong);
   return out;
 }
 

@@ -29,6 +29,8 @@ std::string explain(const GpuRow& row, const ExecutionOptions& options) {
     if (result.wrong_elements > 0) {
       add(fmt::format("{} wrong elements; the first: {}", result.wrong_elements,
                       result.first_wrong));
+    } else if (!result.is_judged) {
+      add(result.first_wrong);
     }
     break;
   }

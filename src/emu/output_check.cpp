@@ -121,12 +121,11 @@ void OutputCheck::compare(int run, int rank, size_t index, const std::byte* outp
 
 void OutputCheck::conclude() {
   if (judged_ > 0 || unjudged_ == 0 || wrong_elements > 0) return;
-  wrong_elements = unjudged_;
+  is_judged = false;
   first_wrong = fmt::format(
-      "all: they cannot be judged, since on the way values leave the range of {}, or errors grow "
-      "as "
-      "large as values",
-      to_string(plan.op.dtype));
+      "nothing can be said of {} elements: on the way values leave the range of {}, or errors grow "
+      "as large as values; take other data, or another type",
+      unjudged_, to_string(plan.op.dtype));
 }
 
 }  // namespace stretto::emu

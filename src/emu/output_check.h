@@ -27,13 +27,14 @@ struct OutputCheck {
   void compare(int run, int rank, size_t index, const std::byte* output,
                const ExpectedRows& expected);
 
-  // After all: where nothing could be judged, everything is wrong.
+  // After all: says it where nothing could be judged.
   void conclude();
 
   const Plan& plan;
   int64_t wrong_elements = 0;
   double worst_error = 0;   // as in EmulateResult
   std::string first_wrong;  // the same
+  bool is_judged = true;    // the same
 
  private:
   int64_t judged_ = 0, unjudged_ = 0;  // elements

@@ -102,7 +102,8 @@ void ReferenceCaller::report(EmulateResult& result) const {
   result.wrong_elements = check.wrong_elements;
   result.worst_error = check.worst_error;
   result.first_wrong = check.first_wrong;
-  result.verified = verified_runs_ == options_.runs && check.wrong_elements == 0;
+  result.is_judged = check.is_judged;
+  result.verified = verified_runs_ == options_.runs && check.wrong_elements == 0 && check.is_judged;
   result.ranks_agree = ranks_agree_;
   result.output_hash = hash_all(hashes_);
 }

@@ -173,10 +173,9 @@ BenchTensors::Verdict BenchTensors::verdict_of_rows(const PlanRunner& runner) co
     found = check_->compare(runner.plan(), fabric_.first_rank(), outputs);
   });
   const std::vector<double> worst =
-      largest(fabric_, "the error of a run",
-              {found.worst_error, static_cast<double>(found.wrong_elements)});
+      largest(fabric_, "the error of a run", {found.worst_error, found.is_right() ? 0.0 : 1.0});
   if (worst[1] == 0) return {worst[0], ""};
-  return {worst[0], "wrong results: " + (found.wrong_elements > 0
+  return {worst[0], "wrong results: " + (!found.is_right()
                                              ? found.first_wrong
                                              : "of a rank of another process, which says more")};
 }

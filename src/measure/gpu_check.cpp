@@ -55,6 +55,7 @@ class GpuCheck {
     result_.wrong_elements = check_.wrong_elements;
     result_.worst_error = check_.worst_error;
     result_.first_wrong = check_.first_wrong;
+    result_.is_judged = check_.is_judged;
     result_.output_hash = emu::hash_all(hashes_);
     if (fabric_.group().size() > 1) agree();
     return std::move(result_);
@@ -105,11 +106,14 @@ class GpuCheck {
     const int64_t mine = result_.wrong_elements;
     const std::vector<double> worst =
         largest(fabric_, "what a check found",
-                {static_cast<double>(mine), result_.worst_error, result_.reproducible ? 0.0 : 1.0});
+                {static_cast<double>(mine), result_.worst_error, result_.reproducible ? 0.0 : 1.0,
+                 result_.is_judged ? 0.0 : 1.0});
     result_.wrong_elements = static_cast<int64_t>(worst[0]);
     result_.worst_error = worst[1];
     result_.reproducible = worst[2] == 0;
-    if (mine == 0 && result_.wrong_elements > 0) {
+    const bool is_mine = mine > 0 || !result_.is_judged;
+    result_.is_judged = worst[3] == 0;
+    if (!is_mine && (result_.wrong_elements > 0 || !result_.is_judged)) {
       result_.first_wrong = "on a rank of another process, which says more";
     }
     std::vector<uint64_t> hashes;

@@ -33,13 +33,14 @@ struct GpuCheckResult {
   int64_t wrong_elements = 0;
   double worst_error = 0;
   std::string first_wrong;
-  bool whole = true;  // every row of every run was compared
+  bool is_judged = true;  // false: no element could be, and first_wrong says why
+  bool whole = true;      // every row of every run was compared
   // Every run and replay on the same inputs gave the same bits, and all ranks of a gemm-ar did.
   bool reproducible = true;
   uint64_t output_hash = 0;
   uint64_t bad_ids = 0;  // the most of a run: no expert's and not -1
 
-  bool verified() const { return fault.empty() && wrong_elements == 0; }
+  bool verified() const { return fault.empty() && wrong_elements == 0 && is_judged; }
 };
 
 // Collective: each process checks its own ranks, and all agree on what was found.

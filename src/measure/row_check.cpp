@@ -58,7 +58,7 @@ RowCheck::Found RowCheck::compare(const Plan& plan, int first_rank, const Output
     }
   }
   check.conclude();
-  return {check.wrong_elements, check.worst_error, check.first_wrong};
+  return {check.wrong_elements, check.worst_error, check.first_wrong, check.is_judged};
 }
 
 }  // namespace stretto::runtime

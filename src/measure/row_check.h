@@ -28,6 +28,9 @@ class RowCheck {
     int64_t wrong_elements = 0;
     double worst_error = 0;  // of what a right result may differ by
     std::string first_wrong;
+    bool is_judged = true;
+
+    bool is_right() const { return wrong_elements == 0 && is_judged; }
   };
   // Of one run: by output and rank of this process, from `first_rank` on, what they hold.
   using Outputs = std::vector<std::vector<std::vector<std::byte>>>;
