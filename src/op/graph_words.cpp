@@ -41,9 +41,11 @@ void GraphWords::refuse_at(TextPlace where, std::string reason) {
   if (!has_enough_reasons()) reasons_.push_back(prefix(graph_, where) + reason);
 }
 
-bool GraphWords::has_enough_reasons() const { return reasons_.size() >= kMostReasons; }
+bool GraphWords::has_enough_reasons() const {
+  return is_stopped_ || reasons_.size() >= kMostReasons;
+}
 
-void GraphWords::stop() { reasons_.resize(std::max(reasons_.size(), kMostReasons)); }
+void GraphWords::stop() { is_stopped_ = true; }
 
 bool GraphWords::expected(std::string_view what) {
   const std::string_view rest = line_.substr(std::min(at_, line_.size()));

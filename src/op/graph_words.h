@@ -52,6 +52,7 @@ class GraphWords {
   size_t at_ = 0;
   int line_number_ = 0;
   std::vector<std::string> reasons_;
+  bool is_stopped_ = false;
 };
 
 }  // namespace stretto
