@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Dict, Mapping, Tuple
+from typing import Any, Dict, Mapping, Tuple
 
 import torch
 
@@ -16,6 +16,7 @@ class Call:
     inputs   by their names in the graph: what this rank has
     outputs  name -> (rows, columns) of what this rank gets
     refusal  why it cannot be served, on all ranks alike; empty: it may be
+    said     the arguments that choose the graph, by their names
     types    of those outputs that have one of their own
     fill     where rows can be added that count for nothing: the inputs that have rows, as all outputs do then, and
              what added rows of each have
@@ -35,6 +36,7 @@ class Call:
     multiple: int = 1
     is_whole: bool = False
     parts: Tuple["Call", ...] = ()
+    said: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def graph_name(self) -> str:
@@ -133,6 +135,14 @@ FILL = {"x": 0, "ids": -1, "weights": 0}  # tokens of which nothing is chosen
 ENDINGS = {torch.int32: "", torch.int64: "-i64"}  # of the names of graphs that ship, by their ids
 
 
+def given(argument) -> str:
+    return "None" if argument is None else "given"
+
+
+def type_text(tensor) -> str:
+    return str(tensor.dtype).replace("torch.", "")
+
+
 def as_ids(numbers):
     """Whole numbers in a type that graphs take, which has all of them: what is beyond its positive ones is below 0, and
     so no expert and no row either.
@@ -146,7 +156,8 @@ def gather_matmul(rows, a, b, bias, ranks, is_kept=False) -> Call:
     """a [rows/R, k], b [n/R, k], bias [n/R] or None -> out [rows, n/R]; where it `is_kept` all [rows, k] besides."""
     n, k = b.shape
     inputs = {"a": a, "b": b} if bias is None else {"a": a, "b": b, "c": bias.reshape(1, -1)}
-    call = dataclasses.replace(_gather(rows, n, k, bias is not None, ranks), inputs=inputs, outputs={"out": (rows, n)})
+    call = dataclasses.replace(_gather(rows, n, k, bias is not None, ranks), inputs=inputs, outputs={"out": (rows, n)},
+                               said={"keep_gathered": is_kept, "bias": given(bias)})
     if not is_kept:
         return call
     return dataclasses.replace(call, graph=KEPT[bias is not None], outputs={**call.outputs, "all": (rows, k)})
@@ -179,7 +190,7 @@ def matmul_norm(a, b, residual, norm_weight, eps, ranks) -> Call:
     graph = "gemm-ar-norm" if eps == 1e-6 else NORM.format(eps=eps)
     return Call("matmul_all_reduce_add_rms_norm", graph, (("m", m), ("n", n), ("k", k * ranks)),
                 {"a": a, "b": b, "r": residual, "w": norm_weight.reshape(1, -1)},
-                {"out": (m, n), "s": (m, n)}, parts=(_reduce(m, n, k * ranks),))
+                {"out": (m, n), "s": (m, n)}, parts=(_reduce(m, n, k * ranks),), said={"eps": eps})
 
 
 def _reduce(rows, n, k) -> Call:
@@ -214,7 +225,8 @@ def mlp(rows, x, ups, biases, down, activation, scattered, ranks) -> Call:
         parts = (_gather(rows, sum(len(up) for up in ups), h, bool(biases), ranks),
                  Call("matmul_reduce_scatter", "gemm-rs", (("m", rows), ("n", h), ("k", f)), {}, {}, multiple=ranks))
     return Call("mlp", graph, (("m", rows), ("h", h), ("f", f)), inputs,
-                {"down": (rows // ranks if scattered else rows, h)}, multiple=ranks if scattered else 1, parts=parts)
+                {"down": (rows // ranks if scattered else rows, h)}, multiple=ranks if scattered else 1, parts=parts,
+                said={"activation": activation, "sequence_parallel": scattered, "up_bias": given(biases or None)})
 
 
 def moe(rows, x, ids, weights, gate, up, down, is_dealt, ranks, are_rows_dealt=True) -> Call:
@@ -235,7 +247,9 @@ def moe(rows, x, ids, weights, gate, up, down, is_dealt, ranks, are_rows_dealt=T
                                      weights="" if has_own else " fp32")
     return Call("moe", graph, sizes,
                 {"x": x, "ids": ids, "weights": weights, "wg": gate, "wu": up, "wd": down}, {"y": tuple(x.shape)},
-                fill=FILL, is_whole=not are_rows_dealt)
+                fill=FILL, is_whole=not are_rows_dealt,
+                said={"expert_parallel": is_dealt, "sequence_parallel": are_rows_dealt, "ids": type_text(ids),
+                      "weights": type_text(weights)})
 
 
 # A layer whose router chooses, and hands over what it chose.
@@ -280,7 +294,9 @@ def moe_with_router(rows, x, router, gate, up, down, bias, rule, is_dealt, ranks
     experts = Call("moe", "moe-ep" if is_dealt else "moe-tp", sizes[:5], {}, {}, fill=FILL)
     return Call("moe_with_router", graph, sizes, inputs, {"y": tuple(x.shape), "ids": choices, "weights": choices},
                 types={"ids": torch.int32, "weights": torch.float32},
-                parts=(experts,), fill={"x": math.nan})  # a token that chooses nothing, so that it loads no expert
+                parts=(experts,), fill={"x": math.nan},  # a token that chooses nothing, so that it loads no expert
+                said={"expert_parallel": is_dealt, "scores": rule.scores, "normalise": rule.normalise,
+                      "scale": float(rule.scale), "bias": given(bias)})
 
 
 def matmul_exchange(rows, a, b, columns, refusal="") -> Call:
@@ -301,4 +317,6 @@ def look_up(graph, ids, tables, total, pool, own_bags) -> Call:
     """ids [bags, own tables * pool], tables [own tables, s, d] -> out [own bags, total * d]."""
     _, rows, columns = tables.shape
     sizes = (("bags", ids.shape[0]), ("tables", total), ("rows", rows), ("dim", columns), ("pool", pool))
-    return Call("embedding_all_to_all", graph + ENDINGS[ids.dtype], sizes, {"w": tables, "ids": ids}, {"out": (own_bags, total * columns)})
+    return Call("embedding_all_to_all", graph + ENDINGS[ids.dtype], sizes, {"w": tables, "ids": ids},
+                {"out": (own_bags, total * columns)},
+                said={"mode": "mean" if graph.endswith("-mean") else "sum", "ids": type_text(ids)})

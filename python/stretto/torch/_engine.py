@@ -13,8 +13,8 @@ ENGINES = {"cpu": _emulator.Engine, "cuda": _gpu.Engine}
 
 def story_of(call, reason):
     """What ranks must say alike of a call."""
-    return {**dict(call.sizes), "dtype": str(call.dtype).replace("torch.", ""), "device": call.device.type,
-            "operator": call.op, "graph": call.graph_name, "refusal": reason}
+    return {"operator": call.op, **dict(call.sizes), "dtype": str(call.dtype).replace("torch.", ""),
+            "device": call.device.type, **call.said, "refusal": reason}
 
 
 def agree(call, group, reason):

@@ -1,5 +1,6 @@
 """Graphs of the caller's own: the kernel of torch.ops.stretto.run_graph, and its fake."""
 
+import dataclasses
 import functools
 import hashlib
 
@@ -95,6 +96,7 @@ def run_graph(inputs, graph, sizes, group_name):
     given = sorted(zip(infos, inputs), key=lambda one: one[1].dtype != dtype)  # the operator's type is the first's
     call = Call(OP, graph, tuple(sizes_of(sizes).items()), {info.name: one.contiguous() for info, one in given},
                 {one.name: one.shape for one in outputs}, types={one.name: DTYPES[one.dtype] for one in outputs})
+    call = dataclasses.replace(call, said={"graph": call.graph_name})
     try:
         return list(_serve.run(call, group, None, given={info.name: one for info, one in given}))
     except _engine.NotServed as error:

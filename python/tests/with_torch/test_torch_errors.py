@@ -160,11 +160,20 @@ class Groups(unittest.TestCase):
             run(3, call)
 
         bias = normal(3, 4)
-        with self.assertRaisesRegex(ValueError, "graph is ag-gemm-bias on rank 0, ag-gemm on rank 1$"):
+        with self.assertRaisesRegex(ValueError, "^ranks disagree at all_gather_matmul: bias is given on rank 0, None "
+                                                "on rank 1$"):
             run(2, lambda g: st.all_gather_matmul(Bad.x, Bad.w, None if g.rank else bias, g))
-        with self.assertRaisesRegex(ValueError, "graph is gemm-ar-norm-0.5 on rank 0, gemm-ar-norm-0.25 on"):
+        with self.assertRaisesRegex(ValueError, ": eps is 0.5 on rank 0, 0.25 on rank 1$"):
             run(2, lambda g: st.matmul_all_reduce_add_rms_norm(
                 Bad.x, Bad.w, normal(4, 6, 4), bias, 0.25 if g.rank else 0.5, g))
+
+        ids, stack = torch.zeros(6, 2, dtype=torch.int32), torch.zeros(2, 8, 8).bfloat16()
+        weights = torch.ones(6, 2)
+        with self.assertRaisesRegex(ValueError, "^ranks disagree at moe: weights is bfloat16 on rank 0, float32 on "
+                                                "rank 1$"):
+            run(2, lambda g: st.moe(Bad.x, ids, weights if g.rank else weights.bfloat16(), stack, stack, stack, g))
+        with self.assertRaisesRegex(ValueError, "expert_parallel is False on rank 0, True on rank 1$"):
+            run(2, lambda g: st.moe(Bad.x, ids, weights, *[stack] * 3, g, expert_parallel=bool(g.rank)))
 
     def test_a_rank_that_failed_is_not_waited_for(self):
         def call(group):
