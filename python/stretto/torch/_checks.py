@@ -8,8 +8,28 @@ def require(condition, op, what):
         raise ValueError(f"{op}: {what}")
 
 
+def tensors(op, /, **given):
+    """A list is one argument, of which each is a tensor."""
+    for name, one in given.items():
+        many = one if isinstance(one, (list, tuple)) else [one]
+        for index, each in enumerate(many):
+            if not isinstance(each, torch.Tensor):
+                label = name if len(many) == 1 else f"{name} {index}"
+                raise TypeError(f"{op}: {label} is {'None' if each is None else 'of type ' + type(each).__name__}; "
+                                "a tensor was expected")
+
+
+def numbers(op, kind, /, **given):
+    """Arguments of a kind: int, float or str. PyTorch's own words for them are many lines."""
+    kinds = {int: (int, torch.SymInt), float: (int, float, torch.SymInt, torch.SymFloat), str: str}[kind]
+    for name, one in given.items():
+        if not isinstance(one, kinds):
+            what = {int: "a whole number", float: "a number", str: "a text"}[kind]
+            raise TypeError(f"{op}: {name} is {one!r}; {what} was expected")
+
+
 def are_whole(numbers):
-    return not numbers.is_floating_point() and not numbers.is_complex()
+    return not numbers.is_floating_point() and not numbers.is_complex() and numbers.dtype != torch.bool
 
 
 def shape_text(tensor):

@@ -12,11 +12,15 @@ from .functional import _refuse_gradients, _refuse_tangents
 from .groups import GroupLike, seat
 
 
-def _called(op, group, more, may_come_again, tensors, out, *arguments):
+PRODUCT = "x", "weight", "bias"
+
+
+def _called(op, group, more, may_come_again, names, tensors, out, *arguments):
     if may_come_again:
         made = _again.again(op, group, more, tensors, None if out is None else (out,))
         if made is not None:
             return made[0]
+    _checks.tensors(op, **dict(zip(names, tensors)))
     _refuse_tangents(op, tensors)
     kernel = getattr(torch.ops.stretto, op)
     if out is None:
@@ -43,7 +47,7 @@ def matmul_all_to_all(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torc
     raises as all_gather_matmul().
     """
     tensors = (x, weight) if bias is None else (x, weight, bias)
-    return _called("matmul_all_to_all", group, None, dim == 0 and rows is None, tensors, out,
+    return _called("matmul_all_to_all", group, None, dim == 0 and rows is None, PRODUCT, tensors, out,
                    x, weight, bias, seat(group), dim, rows)
 
 
@@ -60,7 +64,7 @@ def all_to_all_matmul(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torc
     Returns [..., N]. Collective; raises as all_gather_matmul().
     """
     tensors = (x, weight) if bias is None else (x, weight, bias)
-    return _called("all_to_all_matmul", group, None, dim == 0, tensors, out,
+    return _called("all_to_all_matmul", group, None, dim == 0, PRODUCT, tensors, out,
                    x, weight, bias, seat(group), dim)
 
 
@@ -80,8 +84,9 @@ def embedding_all_to_all(ids: torch.Tensor, tables: torch.Tensor, group: GroupLi
     Returns [own bags, num_tables, D]: rank r has the r-th block of ceil(bags / R) bags. Added up in fp32 in the order
     of ids, rounded once. The gradient of tables is dense, and PyTorch's. Collective; raises as all_gather_matmul().
     """
+    _checks.tensors("embedding_all_to_all", ids=ids, tables=tables)
     if _checks.are_whole(ids):  # else the operator says what is wrong
         ids = _calls.as_ids(ids)
     more = mode, num_tables, tables.shape[1:]  # which gradients are made of
-    return _called("embedding_all_to_all", group, more, True, (ids, tables), out,
+    return _called("embedding_all_to_all", group, more, True, ("ids", "tables"), (ids, tables), out,
                    ids, tables, seat(group), mode, num_tables)

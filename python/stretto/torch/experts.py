@@ -33,6 +33,7 @@ def moe(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, gate: torch.T
     more = expert_parallel, rows, sequence_parallel
     made = _again.again("moe", group, more, tensors, None if out is None else (out,))
     if made is None:
+        _checks.tensors("moe", x=x, ids=ids, weights=weights, gate=gate, up=up, down=down)
         _refuse_tangents("moe", tensors)
         if out is None:
             made = torch.ops.stretto.moe(*tensors, seat(group), *more),
@@ -72,6 +73,10 @@ def moe_with_router(x: torch.Tensor, router: torch.Tensor, gate: torch.Tensor, u
     more = k, scores, normalise, scale, groups, best, expert_parallel, rows
     made = _again.again(op, group, more, tensors, out)
     if made is None:
+        _checks.numbers(op, int, k=k, groups=groups, best=best)
+        _checks.numbers(op, float, scale=scale)
+        _checks.numbers(op, str, scores=scores)
+        _checks.tensors(op, x=x, router=router, gate=gate, up=up, down=down, bias=[] if bias is None else bias)
         _refuse_tangents(op, tensors)
         given, kernel = (x, router, gate, up, down, bias, seat(group), *more), torch.ops.stretto.moe_with_router
         if out is None:

@@ -16,10 +16,13 @@ Weights = Union[torch.Tensor, Sequence[torch.Tensor]]
 def _listed(one_or_many):
     if one_or_many is None:
         return []
-    return [one_or_many] if isinstance(one_or_many, torch.Tensor) else list(one_or_many)
+    is_one = isinstance(one_or_many, torch.Tensor) or not hasattr(one_or_many, "__iter__")
+    return [one_or_many] if is_one else list(one_or_many)
 
 
 def _refuse_gradients(op, *tensors):
+    """The last one is `out`."""
+    _checks.tensors(op, out=tensors[-1])
     if torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in tensors):
         raise ValueError(f"{op}: out has no gradient: call it under torch.no_grad(), or without out")
 
@@ -39,6 +42,8 @@ def _product(op, x, weight, bias, group, out, *more):
         made = _again.again(op, group, None, tensors, outs)
         if made is not None:
             return made[0]
+    _checks.tensors(op, x=x, weight=weight, bias=[] if bias is None else bias)
+    _checks.numbers(op, int, **dict(zip(("dim",), more)))
     _refuse_tangents(op, tensors)
     kernel, name = getattr(torch.ops.stretto, op), seat(group)
     if out is None:
@@ -90,6 +95,8 @@ def all_gather_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] 
     if is_usual:
         made = _again.again("all_gather_matmul", group, count, tensors, None if out is None else (out,))
     if made is None:
+        _checks.tensors("all_gather_matmul", x=x, weight=weights, bias=biases)
+        _checks.numbers("all_gather_matmul", int, dim=dim, **{} if rows is None else {"rows": rows})
         _refuse_tangents("all_gather_matmul", tensors)
         name = seat(group)
         if out is not None:
@@ -144,6 +151,8 @@ def matmul_all_reduce_add_rms_norm(x: torch.Tensor, weight: torch.Tensor, residu
     out = _checks.outputs(op, out, "normed", "s")
     made = _again.again(op, group, eps, tensors, out)
     if made is None:
+        _checks.tensors(op, x=x, weight=weight, residual=residual, norm_weight=norm_weight)
+        _checks.numbers(op, float, eps=eps)
         _refuse_tangents(op, tensors)
         name, kernel = seat(group), torch.ops.stretto.matmul_all_reduce_add_rms_norm
         if out is None:
@@ -160,7 +169,8 @@ KEPT = "backward takes what stands between the products"
 
 def _keeps_products(tensors):
     """Whether an MLP is to be trained where multiplying again costs more than memory does."""
-    return tensors[0].is_cuda and torch.is_grad_enabled() and any(one.requires_grad for one in tensors)
+    return getattr(tensors[0], "is_cuda", False) and torch.is_grad_enabled() and any(
+        getattr(one, "requires_grad", False) for one in tensors)
 
 
 def _mlp_in_parts(*given):
@@ -200,11 +210,15 @@ def mlp(x: torch.Tensor, up: Weights, down: torch.Tensor, group: GroupLike = Non
     ups, biases = _listed(up), _listed(up_bias)
     tensors, more = (x, *ups, *biases, down), (activation, sequence_parallel, len(ups))
     if out is None and _keeps_products(tensors):
+        _checks.tensors("mlp", x=x, up=ups, up_bias=biases, down=down)
         return _mlp_in_parts(x, ups, biases, down, activation, group, sequence_parallel, dim)
     made = None
     if dim == 0:
         made = _again.again("mlp", group, more, tensors, None if out is None else (out,))
     if made is None:
+        _checks.tensors("mlp", x=x, up=ups, up_bias=biases, down=down)
+        _checks.numbers("mlp", str, activation=activation)
+        _checks.numbers("mlp", int, dim=dim)
         _refuse_tangents("mlp", tensors)
         given = x, ups, biases, down, activation, seat(group), sequence_parallel, dim
         if out is None:
@@ -218,7 +232,7 @@ def mlp(x: torch.Tensor, up: Weights, down: torch.Tensor, group: GroupLike = Non
 
 def _needs_no_sum(x, weight, bias, group):
     """Whether a column_matmul() of one weight is but PyTorch's product: without gradients, or on one rank."""
-    if not isinstance(weight, torch.Tensor) or not (bias is None or isinstance(bias, torch.Tensor)):
+    if not all(isinstance(one, torch.Tensor) for one in ((x, weight) if bias is None else (x, weight, bias))):
         return False
     if (x.dim() < 2 or weight.dim() != 2 or x.shape[-1] != weight.shape[1] or x.dtype != weight.dtype or
             (bias is not None and (bias.shape != weight.shape[:1] or bias.dtype != x.dtype))):
@@ -249,6 +263,7 @@ def column_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] = No
     if out is None:
         made = _again.columns(group, x, weights, biases)
         if made is None:
+            _checks.tensors("column_matmul", x=x, weight=weights, bias=biases)
             _refuse_tangents("column_matmul", (x, *weights, *biases))
             made = torch.ops.stretto.column_matmul(x, weights, biases, seat(group))
     else:

@@ -7,7 +7,7 @@ import torch
 
 from stretto.operators import graph_text, sizes_text
 
-from . import _again, _graphs
+from . import _again, _checks, _graphs
 from .functional import _refuse_tangents
 from .groups import GroupLike, ranks_of, seat
 
@@ -32,6 +32,7 @@ def run_graph(graph: Any, tensors: Mapping[str, torch.Tensor], group: GroupLike 
     ValueError, for what is not served too, and RuntimeError.
     """
     op, name = _graphs.OP, seat(group)
+    _checks.tensors(op, **tensors)
     if torch.is_grad_enabled() and any(one.requires_grad for one in tensors.values()):
         raise ValueError(f"{op}: graphs have no gradients: call it under torch.no_grad()")
     _refuse_tangents(op, tensors.values())

@@ -62,6 +62,37 @@ class Bad(unittest.TestCase):
         self.refused(lambda g: st.matmul_all_reduce(self.x.int(), self.w.int(), group=g),
                      "x is torch.int32; a floating type was expected")
 
+    def test_what_is_no_tensor(self):
+        ids, stack = torch.zeros(6, 2, dtype=torch.int32), torch.zeros(2, 8, 8).bfloat16()
+        for call, message in (
+                (lambda g: st.matmul_all_reduce(None, self.w, group=g),
+                 "^matmul_all_reduce: x is None; a tensor was expected$"),
+                (lambda g: st.matmul_all_reduce(self.x, 3, group=g), "matmul_all_reduce: weight is of type int; a"),
+                (lambda g: st.all_gather_matmul(self.x, [self.w, None], group=g),
+                 "all_gather_matmul: weight 1 is None"),
+                (lambda g: st.all_gather_matmul(self.x, 3, group=g), "all_gather_matmul: weight is of type int"),
+                (lambda g: st.column_matmul(None, self.w, group=g), "column_matmul: x is None"),
+                (lambda g: st.mlp(None, [self.w] * 2, self.w, g), "mlp: x is None"),
+                (lambda g: st.mlp(self.x, [self.w] * 2, None, g), "mlp: down is None"),
+                (lambda g: st.matmul_all_to_all(self.x, None, group=g), "matmul_all_to_all: weight is None"),
+                (lambda g: st.embedding_all_to_all(ids, None, g), "embedding_all_to_all: tables is None"),
+                (lambda g: st.matmul_all_reduce_add_rms_norm(self.x, self.w, None, self.w, group=g),
+                 "residual is None"),
+                (lambda g: st.moe_with_router(self.x, self.w, stack, None, stack, 2, g), "moe_with_router: up is None"),
+                (lambda g: st.run_graph("gemm-ar", {"a": self.x, "b": None}, g, m=6, n=4, k=16),
+                 "run_graph: b is None"),
+                (lambda g: st.matmul_all_reduce(self.x, self.w, group=g, out="y"), "out is of type str; a tensor"),
+                (lambda g: st.matmul_reduce_scatter(self.x, self.w, group=g, dim="a"), "dim is 'a'; a whole number"),
+                (lambda g: st.mlp(self.x, [self.w] * 2, self.w, g, activation=None), "activation is None; a text was"),
+                (lambda g: st.moe_with_router(self.x, self.w, *[stack] * 3, None, g), "k is None; a whole number was"),
+                (lambda g: st.matmul_all_reduce_add_rms_norm(self.x, self.w, self.x, self.w, "1", g),
+                 "eps is '1'; a number was expected"),
+                (lambda g: st.moe(self.x, ids, None, stack, stack, stack, g), "moe: weights is None; a tensor was")):
+            self.refused(call, message, TypeError)
+        # A mask of experts is no list of them.
+        self.refused(lambda g: st.moe(self.x, ids.bool(), torch.ones(6, 2), *[stack] * 3, g),
+                     r"ids is torch.bool \[6, 2\]; whole numbers \[\.\.\., k\] go with x")
+
     def test_shares_that_are_not_of_one_size(self):
         """As a caller's own layers may have, in blocks of 16 bytes: all ranks are told."""
         x = normal(1, 6, 24)
