@@ -25,7 +25,7 @@ using cuda::driver;
 fabric::Fabric& with_same_plan(fabric::Fabric& fabric, const Plan& plan) {
   fabric.group().require_same(
       "a plan, which auto makes by each process's own tuning file",
-      fmt::format("{} ({}, {} SMs)", plan.schedule, to_string(plan.op), plan.sms));
+      fmt::format("{}, {} SMs, {}", to_string(plan.op), plan.sms, plan.schedule));
   return fabric;
 }
 

@@ -120,6 +120,7 @@ void Operation::State::for_each_runner(
 // Inside a call nothing is measured.
 Operation::State::Bucket& Operation::State::make_bucket(int64_t rows, Made when) {
   const cuda::BesideCaptures beside;
+  context.fabric->group().require_same("an operation", to_string(with_rows(op, rows)));
   const double most_ms = context.learning->budget_ms(options.measure_ms);
   const double budget_ms = when == Made::ahead ? most_ms : 0;
   const AutoSchedules chosen = schedule_for(with_rows(op, rows), RowsFrom::host, budget_ms);
