@@ -74,13 +74,15 @@ class RowChooser {
   Candidate candidate(int64_t row, int64_t expert) const {
     const double score = scores_.values[scores_.at(row, expert)];
     const double error = error_of(scores_, row, expert);
-    if (bias_ == nullptr) return {expert, score, error, {score, error}};
+    std::vector<double> made_of = {score};
+    // Equal scores of two products are two sums, and rounding may tell them apart.
+    if (error > 0) made_of.push_back(static_cast<double>(expert));
+    if (bias_ == nullptr) return {expert, score, error, made_of};
     const double added = bias_->values[static_cast<size_t>(expert)];
     const double sum = to_fp32(to_fp32(sigmoid(score)) + added);
-    return {expert,
-            sum,
-            error / 4 + kActivation * sigmoid(score) + 2 * kFp32 * std::fabs(sum) + kTiny,
-            {score, error, added}};
+    made_of.push_back(added);
+    return {expert, sum,
+            error / 4 + kActivation * sigmoid(score) + 2 * kFp32 * std::fabs(sum) + kTiny, made_of};
   }
 
   // The first ones, in their order.

@@ -336,6 +336,31 @@ TEST(OwnGraphsOfIntegers, AreJudgedByABoundWhereAGateWeighsThem) {
   }
 }
 
+// What a gate has weighed, normed and multiplied is no integer, so that of equal scores either may
+// come out larger.
+TEST(OwnGraphsOfIntegers, AreNotHeldToChoicesAmongScoresThatAreEqualButForRounding) {
+  const auto graph = parse_graph(
+      "graph tie t h experts k\n"
+      "input x [t, h] whole\n"
+      "input wr [experts, h] whole\n"
+      "input nw [1, h] whole\n"
+      "input wn [experts, h] whole\n"
+      "s = gemm x wr\n"
+      "ids = top_k s k=k\n"
+      "w = sigmoid_gate s ids\n"
+      "d = permute x ids experts=experts\n"
+      "y = weigh d ids w\n"
+      "r = add y x\n"
+      "n = norm r nw\n"
+      "z = gemm n wn\n"
+      "chosen = top_k z k=k\n"
+      "output chosen rows\n");
+  const Operator op =
+      make_graph(graph, {{"t", 100}, {"h", 16}, {"experts", 6}, {"k", 3}}, 2, DType::fp32);
+  const EmulateResult found = run_on_integers(op, "tiles");
+  EXPECT_TRUE(found.verified) << found.first_wrong;
+}
+
 // Two layers of experts that go by the same ids: collectives send ids once, with the tokens of one
 // layer, so what is not refused has those of both.
 TEST(LayersOfTheSameIds, AreRefusedByIdsAndRightOtherwise) {
