@@ -271,7 +271,10 @@ Rows RoutedRows::weigh(const Stage& stage, const Rows& products, const Rows& wei
         variance += unit * unit / 3 *
                     (sums.stored * sum.magnitude * sum.magnitude + sums.sent * reached * reached);
         relative += unit * (sums.stored + sums.sent);
-        largest += subnormal_roundoff(sums.dtype) * (slots + sums.sent);
+        const double tiny = subnormal_roundoff(sums.dtype);
+        const double times = static_cast<double>(slots) + sums.sent;
+        variance += tiny * tiny / 3 * times;
+        largest += tiny * times;
         is_lost = is_lost || !(reached < least_infinite(sums.dtype));
       }
       // A sum of n terms, squared, is at most n times their squares.

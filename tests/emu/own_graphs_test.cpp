@@ -361,6 +361,29 @@ TEST(OwnGraphsOfIntegers, AreNotHeldToChoicesAmongScoresThatAreEqualButForRoundi
   EXPECT_TRUE(found.verified) << found.first_wrong;
 }
 
+// Parts of a softmax of far apart scores are so small that sums are among fp16's subnormal numbers.
+TEST(OwnGraphsOfIntegers, AreJudgedByABoundWhereSumsAreSubnormal) {
+  const auto graph = parse_graph(
+      "graph small t h f experts k\n"
+      "input x [t, h] rows\n"
+      "input wr [experts, h] whole\n"
+      "input c [1, experts] whole\n"
+      "input wu [experts, f, h] experts\n"
+      "input wd [experts, h, f] experts\n"
+      "s = gemm x wr\n"
+      "ids = biased_top_k s c k=k\n"
+      "w = softmax_gate s ids normalise=0\n"
+      "u = grouped x wu ids\n"
+      "a = gelu u\n"
+      "d = grouped a wd ids\n"
+      "y = weigh d ids w\n"
+      "output y rows\n");
+  const Operator op = make_graph(
+      graph, {{"t", 65}, {"h", 32}, {"f", 64}, {"experts", 12}, {"k", 3}}, 4, DType::fp16);
+  const EmulateResult found = run_on_integers(op, "tiles");
+  EXPECT_TRUE(found.verified) << found.first_wrong;
+}
+
 // Two layers of experts that go by the same ids: collectives send ids once, with the tokens of one
 // layer, so what is not refused has those of both.
 TEST(LayersOfTheSameIds, AreRefusedByIdsAndRightOtherwise) {
