@@ -123,8 +123,9 @@ void OutputCheck::conclude() {
   if (judged_ > 0 || unjudged_ == 0 || wrong_elements > 0) return;
   is_judged = false;
   first_wrong = fmt::format(
-      "nothing can be said of {} elements: on the way values leave the range of {}, or errors grow "
-      "as large as values; take other data, or another type",
+      "nothing can be said of {} elements: on the way values leave the range of {}, errors grow as "
+      "large as values, or choices of experts hang on less than these; take other data, or another "
+      "type",
       unjudged_, to_string(plan.op.dtype));
 }
 
