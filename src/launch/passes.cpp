@@ -13,16 +13,30 @@ bool is_plain(Opcode op) {
          op == Opcode::silu || op == Opcode::swiglu || op == Opcode::norm;
 }
 
-// Beside tables plain sums are tasks of routed rows too.
-bool is_sum_of_rows(Opcode op) {
-  return op == Opcode::weigh || op == Opcode::combine || op == Opcode::merge ||
-         op == Opcode::reduce;
+// Beside tables plain sums are tasks of routed rows too. What a row has of terms is looked up by
+// the lanes of a warp.
+bool names_rows(const Plan& plan, const Instr& instr) {
+  constexpr size_t kTerms = 32;
+  const auto reads = plan.reads(instr);
+  switch (instr.op) {
+    case Opcode::weigh:
+    case Opcode::combine:
+      return reads[0].cols() <= static_cast<int64_t>(kTerms);
+    case Opcode::merge:
+    case Opcode::reduce:
+      return reads.size() <= kTerms;
+    case Opcode::permute:  // as they lie in memory
+      return plan.buffers[reads[1].buffer].dtype ==
+             plan.buffers[plan.writes(instr)[0].buffer].dtype;
+    default:
+      return false;
+  }
 }
 
 bool passes(const Plan& plan, const Instr& instr) {
   if (instr.op == Opcode::notify || instr.op == Opcode::wait) return false;
   const auto reads = plan.reads(instr), writes = plan.writes(instr);
-  if (plan.has_tables()) return is_sum_of_rows(instr.op) && in_vectors(plan, writes);
+  if (plan.has_tables()) return names_rows(plan, instr) && in_vectors(plan, writes);
   if (!is_plain(instr.op) || !in_vectors(plan, reads) || !in_vectors(plan, writes)) return false;
   return instr.op != Opcode::norm || reads[0].cols() <= static_cast<int64_t>(device::kPassColumns);
 }

@@ -9,8 +9,9 @@
 namespace stretto::cuda {
 
 // Whether the blocks of a kernel of movers may be a pass: compute lanes that await and notify
-// nobody, and add, map and norm, or sum the rows that tables name, in vectors of 16 bytes. Notifies
-// pay in movers: a block that fences what it has stored holds up those that would take its place.
+// nobody, and add, map and norm, or sum or move the rows that tables name, in vectors of 16 bytes.
+// Notifies pay in movers: a block that fences what it has stored holds up those that would take its
+// place.
 bool is_pass(const Plan& plan, const std::vector<BlockPart>& parts);
 
 // How many blocks of a cluster make each of the partitions that a kernel of movers is made up of

@@ -5,6 +5,7 @@
 
 #include "run/rank_streams.h"
 #include "stretto/error.h"
+#include "tables/shared_pass.h"
 
 namespace stretto::runtime {
 
@@ -20,6 +21,11 @@ void RankStreams::add_kernels() {
   const cuda::RankProgram& program = setup_.program;
   cuda::RankTables tables = cuda::tables_for(setup_.plan, setup_.rank, program, setup_.places,
                                              setup_.signals, setup_.serves);
+  for (cuda::MoverTable& table : tables.moves) {
+    // A pass has more blocks than the GPU holds: it would leave no SM free.
+    if (setup_.device.free_sms() > 0) table.passes = false;
+    if (!setup_.marks) cuda::share_rows(table);
+  }
   if (setup_.calls != nullptr) {
     cuda::CallBlob blob(tables);
     if (blob.num_call_maps() + blob.num_call_addresses() > 0) {
@@ -43,11 +49,10 @@ void RankStreams::add_kernels() {
   const bool routes = setup_.plan.has_tables();
   if (routes) bad_ids_ = cuda::upload(std::vector<uint64_t>(1, 0));
   for (size_t i = 0; i < tables.moves.size(); ++i) {
-    // A pass has more blocks than the GPU holds: it would leave no SM free.
-    if (setup_.device.free_sms() > 0) tables.moves[i].passes = false;
     const int of_each = tables.moves[i].passes ? static_cast<int>(device::kPassSlices)
                                                : std::max(1, tables.moves[i].cluster);
-    const auto blocks = static_cast<int>(tables.moves[i].blocks.size()) * of_each;
+    const auto listed = static_cast<int>(tables.moves[i].blocks.size());
+    const int blocks = std::max(listed * of_each, tables.moves[i].shared_by);
     moves_.emplace_back(tables.moves[i], space_of({&program.moves[i], {}}, blocks), setup_.marks,
                         routes ? bad_ids_.as<device::uint64>() : nullptr);
     add_marks(tables.moves[i].lanes, tables.moves[i].positions);

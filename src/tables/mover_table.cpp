@@ -26,6 +26,7 @@ DeviceMoverTable::DeviceMoverTable(const MoverTable& table, const device::Signal
                                    bool marks, device::uint64* bad_ids)
     : num_blocks_(static_cast<int>(table.blocks.size())),
       passes_(table.passes),
+      shared_by_(table.shared_by),
       cluster_(table.cluster),
       regions_of_task_(regions_of_each(table)),
       slices_(device::slices_of_pass(!table.routed.empty())) {

@@ -18,12 +18,14 @@ class DeviceMoverTable {
   const MarkWords& marks() const { return marks_; }
   // A pass makes the tasks: by so many blocks.
   bool passes() const { return passes_; }
-  int num_pass_blocks() const { return num_blocks_ * static_cast<int>(slices_); }
+  int num_pass_blocks() const {
+    return shared_by_ != 0 ? shared_by_ : num_blocks_ * static_cast<int>(slices_);
+  }
   // Of the clusters that make partitions; 0: something else does the tasks.
   int cluster() const { return cluster_; }
   // With the mover's as they are at a call.
   device::PassParams pass_params(const device::MoverParams& mover) const {
-    return {mover, regions_of_task_, 0};
+    return {mover, regions_of_task_, shared_by_ != 0};
   }
 
  private:
@@ -32,7 +34,7 @@ class DeviceMoverTable {
   device::MoverParams params_{};
   int num_blocks_;
   bool passes_;
-  int cluster_;
+  int shared_by_, cluster_;
   device::uint32 regions_of_task_, slices_;
 };
 

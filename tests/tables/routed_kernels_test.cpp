@@ -129,6 +129,19 @@ TEST(RoutedPlans, AwaitNoTileAheadOfAPartition) {
   EXPECT_THAT(join(why_not_on_cuda(plan), "; "), HasSubstr("must not be told behind"));
 }
 
+// What the rows of a sum are is looked up by the lanes of a warp.
+TEST(RoutedPlans, SumMoreRowsThanAWarpHasLanesByMovers) {
+  const auto has = [](int k, const std::string& kernel) {
+    const Plan plan = plan_of_operator(
+        fmt::format("moe-ep t=64 h=512 f=256 experts=40 k={} ranks=1 dtype=bf16", k), "sequential");
+    const std::vector<KernelEntry> kernels = kernels_of(plan, "sm_90a");
+    return std::any_of(kernels.begin(), kernels.end(),
+                       [&](const KernelEntry& entry) { return entry.name == kernel; });
+  };
+  EXPECT_TRUE(has(32, "pass of routed rows"));
+  EXPECT_FALSE(has(33, "pass of routed rows"));
+}
+
 class GpuCompileRouted : public NeedsCompiler {};
 
 TEST_F(GpuCompileRouted, ProductsDoNotSpill) {

@@ -41,7 +41,7 @@ class RoutedMover {
     } else if (routed_.kind == RoutedKind::sum_counts) {
       sum_counts();
     } else {
-      RoutedSums<true>(tables_).run();
+      RoutedSums(tables_).run();
     }
   }
 

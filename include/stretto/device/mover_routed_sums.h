@@ -29,8 +29,7 @@ STRETTO_DEVICE void store_eight_to_each(const MoverTask& task, const MoverRegion
   }
 }
 
-// By kAddWarps warps. kBrings: the ring's memory may be theirs; else it is a pass.
-template <bool kBrings>
+// By kAddWarps warps.
 class RoutedSums {
  public:
   STRETTO_DEVICE explicit RoutedSums(const RoutedTables& tables)
@@ -38,9 +37,7 @@ class RoutedSums {
 
   STRETTO_DEVICE void run() const {
     const uint32 pieces = pieces_at_once();
-    if constexpr (!kBrings) {
-      sum_in_pass();
-    } else if (!routed_.vectors) {
+    if (!routed_.vectors) {
       each_sum(1, 1, [&](Terms& terms, uint32 column) { sum_element(terms, column); });
     } else if (pieces != 1) {
       each_sum(8, pieces, [&](Terms& terms, uint32 column) {
@@ -49,7 +46,10 @@ class RoutedSums {
         for (uint32 piece = 0; piece < pieces; ++piece) sum_eight(terms, column + piece * 256, at);
       });
     } else {
-      sum_eights();
+      each_sum(8, 1, [&](Terms& terms, uint32 column) {
+        uint32 at = kNotBrought;
+        sum_eight(terms, column, at);
+      });
     }
   }
 
@@ -60,21 +60,6 @@ class RoutedSums {
     uint32 first;  // number of lane 0's; ~0: none is looked up yet
     RoutedTerm own;
   };
-
-  // A pass is of vectors.
-  STRETTO_DEVICE void sum_in_pass() const {
-    if (task_.from == MoverType::fp32) return sum_eights();
-    const uint32 terms = tables_.num_terms();
-    const uint32 of_piece = terms <= 2 ? 2 : terms <= 4 ? 4 : kVectors;
-    each_sum(8, kVectors / of_piece,
-             [&](Terms& of, uint32 column) { sum_pieces(of, column, of_piece); });
-  }
-  STRETTO_DEVICE void sum_eights() const {
-    each_sum(8, 1, [&](Terms& terms, uint32 column) {
-      uint32 at = kNotBrought;
-      sum_eight(terms, column, at);
-    });
-  }
 
   // Calls act(terms of a row, the lane's first column) by whole warps, whose lanes have so many
   // columns of a piece, and so many pieces at once. A warp has all pieces of a row, so that its
@@ -122,44 +107,6 @@ class RoutedSums {
       add(there, terms.own);
     }
     return any;
-  }
-
-  // Of 16 bits, from memory: so many vectors are on their way at once, `of_piece` terms, a power of
-  // two, of each of some pieces. Where there are more terms, pieces are one.
-  STRETTO_DEVICE void sum_pieces(Terms& terms, uint32 column, uint32 of_piece) const {
-    const bool is_one = of_piece == kVectors;
-    const auto ends_piece = [&](uint32 i) { return ((i + 1) & (of_piece - 1)) == 0; };
-    float sums[8] = {};
-    const bool any = each_terms(terms, [&](uint32 left, const RoutedTerm& own) {
-      do {
-        Vec16 part[kVectors];
-        uint32 next = left, at = column;
-#pragma unroll
-        for (uint32 i = 0; i < kVectors; ++i) {
-          const uint64 row = __shfl_sync(0xffffffffu, own.row, __ffs(static_cast<int>(next)) - 1);
-          if (next != 0 && at < task_.columns) part[i] = load_vector(row + at * 2);
-          next &= next - 1;
-          if (ends_piece(i) && !is_one) next = left, at += kPiece;
-        }
-        uint32 to_add = left;
-#pragma unroll
-        for (uint32 i = 0; i < kVectors; ++i) {
-          if (to_add != 0) {
-            const int lane = __ffs(static_cast<int>(to_add)) - 1;
-            add_weighted(task_.from, __shfl_sync(0xffffffffu, own.weight, lane), part[i], sums);
-          }
-          to_add &= to_add - 1;
-          if (i % 2 == 0 || !ends_piece(i) || is_one) continue;
-          if (left != 0 || stores_all()) store_eight_to_each(task_, to_, terms.row, column, sums);
-          to_add = left;
-          column += kPiece;
-#pragma unroll
-          for (uint32 j = 0; j < 8; ++j) sums[j] = 0;
-        }
-        left = is_one ? next : 0;
-      } while (left != 0);
-    });
-    if (any && is_one) store_eight_to_each(task_, to_, terms.row, column, sums);
   }
 
   // Whether rows without terms are stored too.
@@ -215,7 +162,7 @@ class RoutedSums {
   // How many pieces of a row come at once to the ring's memory, where no task of the block takes
   // it: as many as have room for a vector of each lane and term. 1: none does.
   STRETTO_DEVICE uint32 pieces_at_once() const {
-    if (!kBrings || routed_.vectors != 2 || task_.from == MoverType::fp32) return 1;
+    if (routed_.vectors != 2 || task_.from == MoverType::fp32) return 1;
     const uint32 room = kWarpBytes / (kLineBytes * tables_.num_terms());
     return room < 2 || task_.columns < room * 256 ? 1 : room;
   }
@@ -275,7 +222,6 @@ class RoutedSums {
     }
   }
 
-  static constexpr uint32 kVectors = 8, kPiece = 256;
   static constexpr uint32 kNotBrought = ~0u;
   // A vector of each lane; of the ring's memory, a warp's.
   static constexpr uint32 kLineBytes = 512, kWarpBytes = kMoverStages * kStageBytes / kAddWarps;

@@ -4,13 +4,14 @@
 // begin and end.
 //
 // Block b does slice b % slices of the tasks that a mover's block b / slices would do. Sums of
-// routed rows are not cut: few loads of a thread at once, and a row's terms looked up by few, is
-// what they would lose by it.
+// routed rows are not cut: what a row has of terms is looked up once for all of its columns. Rows
+// that are put in order may be one task, of which every block has a slice.
 #pragma once
 
 #include "stretto/device/launch_order.h"
 #include "stretto/device/mover_add.h"
 #include "stretto/device/pass_elements.h"
+#include "stretto/device/pass_routed.h"
 
 namespace stretto::device {
 
@@ -21,7 +22,8 @@ struct PassParams {
   MoverParams mover;
   // Task b is block b's only one, and has so many regions, from the b-th such group on; of routed
   // rows it is the b-th. 0: it need not be so.
-  uint32 regions_of_task, reserved;
+  uint32 regions_of_task;
+  uint32 is_shared;  // 1: all blocks have slices of the only list of tasks, of rows that are moved
 };
 
 STRETTO_HOST_DEVICE uint32 slices_of_pass(bool routes) { return routes ? 1 : kPassSlices; }
@@ -85,8 +87,9 @@ template <bool kRoutes>
 STRETTO_DEVICE void run_pass(const PassParams& params) {
   __shared__ PassTask brought;
   const MoverParams& mover = params.mover;
-  const Slice slice{blockIdx.x % slices_of_pass(kRoutes), slices_of_pass(kRoutes)};
-  const uint32 block = blockIdx.x / slice.count;
+  const uint32 slices = params.is_shared != 0 ? gridDim.x : slices_of_pass(kRoutes);
+  const Slice slice{blockIdx.x % slices, slices};
+  const uint32 block = blockIdx.x / slices;
   uint32 at = block, end = block + 1;
   if (params.regions_of_task == 0) at = mover.first_task[block], end = mover.first_task[block + 1];
   // Others have no registers for a second look.
@@ -94,8 +97,11 @@ STRETTO_DEVICE void run_pass(const PassParams& params) {
   if (kBringsAhead && at < end) bring_task<kRoutes>(params, at, brought);
   wait_for_stream();
   const RunRows run = read_rows(mover.rows);
-  const uint64 epoch = read_epoch(mover.signals, blockIdx.x);
-  const uint32 set = static_cast<uint32>(epoch) & (mover.region_sets - 1);
+  // Of one set of regions nobody waits for the run's number.
+  uint32 set = 0;
+  if (mover.region_sets > 1) {
+    set = static_cast<uint32>(read_epoch(mover.signals, blockIdx.x)) & (mover.region_sets - 1);
+  }
   if (threadIdx.x == 0) mark_begin(mover.marks, block);
 #pragma unroll 1
   for (const uint32 begin = at; at < end; ++at) {
@@ -107,7 +113,8 @@ STRETTO_DEVICE void run_pass(const PassParams& params) {
     const MoverTask& task = brought.task;
     const MoverRegion* const regions = brought.regions[0];
     if constexpr (kRoutes) {
-      RoutedSums<false>(RoutedTables::of(task, brought.routed, regions)).run();
+      __shared__ NamedRows named;
+      PassRouted(RoutedTables::of(task, brought.routed, regions), named).run(slice);
     } else if (task.from == MoverType::fp32) {
       pass_task<true>(task, regions, slice);
     } else {
@@ -116,7 +123,7 @@ STRETTO_DEVICE void run_pass(const PassParams& params) {
     if (threadIdx.x == 0) mark(mover.marks, at, Mark::done);
   }
   __syncthreads();  // all have read the run's number
-  if (threadIdx.x == 0) count_run(mover.signals, blockIdx.x, epoch);
+  if (threadIdx.x == 0) count_one_run(mover.signals, blockIdx.x);
 }
 
 #endif  // STRETTO_DEVICE

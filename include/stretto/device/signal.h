@@ -93,6 +93,10 @@ STRETTO_DEVICE uint64 read_epoch(const SignalSpace& space, uint32 block) {
 STRETTO_DEVICE void count_run(const SignalSpace& space, uint32 block, uint64 epoch) {
   if (space.runs != nullptr) space.runs[block] = epoch + 1;
 }
+// Where nobody has read the number.
+STRETTO_DEVICE void count_one_run(const SignalSpace& space, uint32 block) {
+  if (space.runs != nullptr) add_relaxed_sys(space.runs + block, 1);
+}
 
 // The same by all threads of a block.
 STRETTO_DEVICE uint64 begin_run(const SignalSpace& space) {
