@@ -18,20 +18,22 @@ INCLUDE = pathlib.Path(__file__).resolve().parent.parent / "include"
 SOURCE = """#include "stretto/device/grouped_sm90.h"
 using namespace stretto::device;
 constexpr GroupedConfig kConfig{{.columns = {columns}, .rows = {rows}, .stages = {stages},
-                                .gathers = {gathers}, .scatters = {scatters},
+                                .ranges = {ranges}, .ahead = {ahead},
+                                .gathers = {gathers}, .gather_warps = {gather_warps}, .scatters = {scatters},
                                 .follower = Follower::{follower}}};
-__constant__ int shared_bytes = layout_of(kConfig).shared_bytes;
+__constant__ int block[2] = {{layout_of(kConfig).shared_bytes, layout_of(kConfig).threads}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, 1)
 stretto_grouped(const __grid_constant__ GroupedParams params) {{ grouped_sm90<kConfig>(params); }}
 """
-THREADS, UNIT_ROWS, MOST_UNITS, BAND = 384, 16, 16, 8
+UNIT_ROWS, MOST_UNITS, BAND = 16, 16, 8
 STORED_AT_ONCE = (32, 16, 8, 4, 2, 1)
-BF16, SWIZZLE_128, PROMOTE_NONE, PROMOTE_256 = 9, 3, 0, 3  # of the driver
-SHARED_BYTES, CAN_OVERLAP = 8, 6  # a function's attribute, a launch's
+BF16, SWIZZLE_64, SWIZZLE_128, PROMOTE_NONE, PROMOTE_256 = 9, 2, 3, 0, 3  # of the driver
+SHARED_BYTES, CLUSTER, CAN_OVERLAP = 8, 4, 6  # a function's attribute, a launch's
 
 
 class Attribute(ctypes.Structure):
-    _fields_ = [("which", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int), ("rest", ctypes.c_byte * 60)]
+    _fields_ = [("which", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int), ("more", ctypes.c_int * 2),
+                ("rest", ctypes.c_byte * 52)]
 
 
 class Launch(ctypes.Structure):
@@ -55,9 +57,11 @@ def compile_all(sorts, folder):
     """Their files, compiled at the same time."""
     def compile_one(sort):
         words = {key: str(value).lower() for key, value in sort._asdict().items()}
-        source = folder / f"{sort.name.replace(' ', '_')}.cu"
+        source = folder / f"{sort.name.replace(' ', '_').replace('/', '_')}_{sort.stages}.cu"
         source.write_text(SOURCE.format(**words), encoding="utf-8")
         cubin = source.with_suffix(".cubin")
+        if cubin.exists():
+            return cubin
         subprocess.run(["nvcc", "-std=c++20", "-gencode=arch=compute_90a,code=sm_90a", "-cubin", f"-I{INCLUDE}",
                         "-o", cubin, source], check=True)
         return cubin
@@ -67,12 +71,13 @@ def compile_all(sorts, folder):
 
 
 class Kernels:
-    def __init__(self, sorts):
+    def __init__(self, sorts, folder=None):
+        """`folder`: where compiled ones stay, for other processes."""
         torch.zeros(1, device="cuda")  # makes the context
         self.driver = Driver()
         self.functions = {}
-        with tempfile.TemporaryDirectory() as folder:
-            for sort, cubin in compile_all(sorts, pathlib.Path(folder)).items():
+        with tempfile.TemporaryDirectory() as own:
+            for sort, cubin in compile_all(sorts, pathlib.Path(folder or own)).items():
                 self.functions[sort] = self.load(cubin.read_bytes())
 
     def load(self, code):
@@ -80,19 +85,19 @@ class Kernels:
         self.driver.call("cuModuleLoadData", ctypes.byref(module), code)
         self.driver.call("cuModuleGetFunction", ctypes.byref(function), module, b"stretto_grouped")
         size = ctypes.c_size_t()
-        self.driver.call("cuModuleGetGlobal_v2", ctypes.byref(word), ctypes.byref(size), module, b"shared_bytes")
-        shared = ctypes.c_int()
-        self.driver.call("cuMemcpyDtoH_v2", ctypes.byref(shared), word, size)
-        self.driver.call("cuFuncSetAttribute", function, SHARED_BYTES, shared.value)
-        return function, shared.value
+        self.driver.call("cuModuleGetGlobal_v2", ctypes.byref(word), ctypes.byref(size), module, b"block")
+        block = (ctypes.c_int * 2)()
+        self.driver.call("cuMemcpyDtoH_v2", block, word, size)
+        self.driver.call("cuFuncSetAttribute", function, SHARED_BYTES, block[0])
+        return function, *block
 
 
 class Product:
     """One launch: output[target or sorted row] = follower(tokens[source or sorted row] @ weights[expert].T)."""
 
-    def __init__(self, kernels, sort, tokens, weights, output, counts, sources, targets):
+    def __init__(self, kernels, sort, tokens, weights, output, counts, sources, targets, likely=0):
         self.driver = kernels.driver
-        self.function, self.shared = kernels.functions[sort]
+        self.function, self.shared, self.threads = kernels.functions[sort]
         self.tickets = torch.zeros(2, dtype=torch.int32, device="cuda")
         self.keep = (tokens, weights, output, counts, sources, targets)
         experts, rows_of_weights, k = weights.shape
@@ -105,30 +110,37 @@ class Product:
             maps.append(self.map(weights, [k, n, experts], [k, n * k], [64, sort.columns, 1]))
         maps += [self.map(tokens, [k, tokens.shape[0]], [tokens.stride(0)], [64, (units + 1) * UNIT_ROWS])
                  for units in range(MOST_UNITS)]
-        maps += [self.map(output, [n, output.shape[0]], [output.stride(0)], [64, rows], PROMOTE_NONE)
-                 for rows in STORED_AT_ONCE]
+        at_once = sort.stored_at_once
+        maps += [self.map(output, [n, output.shape[0]], [output.stride(0)], [at_once, rows], PROMOTE_NONE,
+                          SWIZZLE_64 if at_once == 32 else SWIZZLE_128) for rows in STORED_AT_ONCE]
         stored_columns = sort.columns // sort.halves
-        words = struct.pack("<7Q15I", counts.data_ptr(), sources.data_ptr(), targets.data_ptr(), 0,
+        words = struct.pack("<7Q16I", counts.data_ptr(), sources.data_ptr(), targets.data_ptr(), 0,
                             self.tickets.data_ptr(), tokens.data_ptr(), output.data_ptr(), tokens.stride(0) * 2,
                             tokens.shape[0], experts, 1, output.stride(0) * 2, n, -(-n // stored_columns),
-                            -(-k // 64), k * 2, BAND, sources.shape[0], output.shape[0], 1, 0, experts)
+                            -(-k // 64), k * 2, BAND, sources.shape[0], output.shape[0], 1, 0, experts,
+                            likely)
         self.params = ctypes.create_string_buffer(b"".join(maps) + words, 4096)
         self.arguments = (ctypes.c_void_p * 1)(ctypes.addressof(self.params))
-        self.overlaps = Attribute(CAN_OVERLAP, 0, 1)
-        self.blocks = torch.cuda.get_device_properties(0).multi_processor_count
+        self.attributes = (Attribute * 2)(Attribute(CAN_OVERLAP, 0, 1), Attribute(CLUSTER, 0, sort.ranges, (1, 1)))
+        self.take(torch.cuda.get_device_properties(0).multi_processor_count)
 
-    def map(self, tensor, sizes, strides, box, promotion=PROMOTE_256):
+    def take(self, blocks):
+        """At most so many; ranges of K are multiplied by blocks that start together."""
+        ranges = self.attributes[1].value
+        self.blocks = max(ranges, blocks // ranges * ranges)
+
+    def map(self, tensor, sizes, strides, box, promotion=PROMOTE_256, swizzle=SWIZZLE_128):
         memory = ctypes.create_string_buffer(128 + 64)
         aligned = (ctypes.addressof(memory) + 63) & ~63
         rank = len(sizes)
         self.driver.call("cuTensorMapEncodeTiled", ctypes.c_void_p(aligned), BF16, rank,
                          ctypes.c_void_p(tensor.data_ptr()), (ctypes.c_uint64 * rank)(*sizes),
                          (ctypes.c_uint64 * (rank - 1))(*(stride * 2 for stride in strides)),
-                         (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*[1] * rank), 0, SWIZZLE_128,
+                         (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*[1] * rank), 0, swizzle,
                          promotion, 0)
         return ctypes.string_at(aligned, 128)
 
     def __call__(self):
-        launch = Launch((self.blocks, 1, 1), (THREADS, 1, 1), self.shared, torch.cuda.current_stream().cuda_stream,
-                        ctypes.pointer(self.overlaps), 1)
+        launch = Launch((self.blocks, 1, 1), (self.threads, 1, 1), self.shared,
+                        torch.cuda.current_stream().cuda_stream, self.attributes, 2)
         self.driver.call("cuLaunchKernelEx", ctypes.byref(launch), self.function, self.arguments, None)

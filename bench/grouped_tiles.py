@@ -10,15 +10,24 @@ class Sort(typing.NamedTuple):
     gathers: bool = False
     scatters: bool = False
     follower: str = "none"
+    ranges: int = 1
+    ahead: int = 0
+    gather_warps: int = 2
 
     @property
     def name(self):
-        words = ["gathered" * self.gathers, "scattered" * self.scatters, self.follower.replace("none", "")]
-        return " ".join([f"{self.columns}x{self.rows}", *filter(None, words)])
+        words = ["gathered" * self.gathers, "by 4" * (self.gathers and self.gather_warps == 4), "scattered" * self.scatters, self.follower.replace("none", "")]
+        parts = f"/{self.ranges}" * (self.ranges > 1) + f"+{self.ahead}" * (self.ahead > 0)
+        return " ".join([f"{self.columns}x{self.rows}{parts}", *filter(None, words)])
 
     @property
     def halves(self):
         return 2 if self.follower == "swiglu" else 1
+
+    @property
+    def stored_at_once(self):
+        """Columns of a chunk."""
+        return 32 if self.columns // self.halves == 96 else 64
 
 
 WIDE, MIDDLE, TALL = Sort(256, 128, 4), Sort(128, 192, 5), Sort(128, 256, 4)

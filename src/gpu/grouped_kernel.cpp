@@ -48,7 +48,11 @@ void check_operands(const GroupedConfig& config, const GroupedOperands& o) {
                      o.experts, n, o.expert_rows, (o.experts - 1) * o.expert_rows + n,
                      o.weights.rows));
   if (halves == 2) check_up(o);
-  demand(k > kTileK, fmt::format("a grouped kernel needs K over {}, not {}", kTileK, k));
+  const int64_t least_k = (2 * config.ranges - 1) * int64_t{kTileK};
+  demand(k > least_k,
+         fmt::format("a grouped kernel{} needs K over {}, not {}",
+                     config.ranges > 1 ? fmt::format(" of {} ranges", config.ranges) : "", least_k,
+                     k));
   demand(n % 8 == 0,
          fmt::format("a grouped kernel's output has a multiple of 8 columns, not {}", n));
   const DType type = config.bf16 ? DType::bf16 : DType::fp16;
@@ -64,6 +68,7 @@ void check_operands(const GroupedConfig& config, const GroupedOperands& o) {
   demand(o.low_experts >= 0 && o.low_experts <= o.experts,
          fmt::format("of {} experts 0 to {} have low tiles, not {}", o.experts, o.experts,
                      o.low_experts));
+  demand(o.likely_rows >= 0 && o.likely_rows <= INT32_MAX, "an expert has 0 rows or more");
   demand(o.entry_rows >= 1 && o.entry_rows <= INT32_MAX, "entries of a partition have rows");
   demand(o.rows_of_expert != 0, "a grouped kernel needs the numbers of its experts' rows");
   demand(o.tickets != 0, "a grouped kernel needs two words of zeros");
@@ -82,17 +87,22 @@ const T* pointer(DevicePtr address) {
 
 std::string describe(const GroupedConfig& config) {
   return fmt::format(
-      "{}x{}x{} stages {} {}{}{}{}{}", config.columns, config.rows, kTileK, config.stages,
-      config.bf16 ? "bf16" : "fp16", config.gathers ? " gathers" : "",
+      "{}x{}x{}{} stages {}{} {}{}{}{}{}", config.columns, config.rows, kTileK,
+      config.ranges > 1 ? fmt::format("/{}", config.ranges) : "", config.stages,
+      config.ahead > 0 ? fmt::format(" ahead {}", config.ahead) : "", config.bf16 ? "bf16" : "fp16",
+      !config.gathers            ? ""
+      : config.gather_warps == 4 ? " gathers by 4"
+                                 : " gathers",
       config.scatters ? " scatters" : "", config.weighs ? " weighs" : "",
       config.follower != Follower::none ? fmt::format(" {}", name_of(config.follower)) : "");
 }
 
 std::string why_illegal(const GroupedConfig& config) {
-  if (config.columns != 128 && config.columns != 256) {
-    return fmt::format("a grouped kernel's tiles have 128 or 256 columns, not {}", config.columns);
+  if (config.columns != 128 && config.columns != 192 && config.columns != 256) {
+    return fmt::format("a grouped kernel's tiles have 128, 192 or 256 columns, not {}",
+                       config.columns);
   }
-  const int most = 128 * 256 / config.columns;
+  const int most = config.columns == 128 ? 256 : 128;
   if (config.rows < device::kUnitRows || config.rows > most ||
       config.rows % device::kUnitRows != 0) {
     return fmt::format(
@@ -105,6 +115,24 @@ std::string why_illegal(const GroupedConfig& config) {
         "a grouped kernel gathers 32 rows at once: its tiles have a multiple of that, "
         "not {}",
         config.rows);
+  }
+  if (config.ranges != 1 && config.ranges != 2 && config.ranges != 4) {
+    return fmt::format("a grouped kernel has 1, 2 or 4 ranges of K, not {}", config.ranges);
+  }
+  // Of others the compiler spills some bytes where ranges are added up.
+  if (config.ranges > 1 && (config.columns != 128 || config.rows > 192)) {
+    return fmt::format(
+        "a grouped kernel's tiles of ranges have 128 columns and at most 192 rows, not {} and {}",
+        config.columns, config.rows);
+  }
+  if (config.gather_warps != 2 && (config.gather_warps != 4 || config.rows > 192)) {
+    return fmt::format(
+        "rows are gathered by 2 warps, or by 4 where a tile has at most 192 rows, not by {}",
+        config.gather_warps);
+  }
+  if (config.ahead != 0 && config.ahead <= config.stages) {
+    return fmt::format("weights are asked for ahead of all {} stages or not at all, not {} blocks",
+                       config.stages, config.ahead);
   }
   if (config.stages < 2 || config.stages >= device::kTileNotes - 3) {
     return fmt::format("stages must be 2 to {}", device::kTileNotes - 4);
@@ -183,16 +211,18 @@ std::string grouped_source(const GroupedConfig& config) {
   if (const std::string why = why_illegal(config); !why.empty()) throw UsageError(why);
   return fmt::format(R"(#include "stretto/device/grouped_sm90.h"
 using namespace stretto::device;
-constexpr GroupedConfig kConfig{{.columns = {}, .rows = {}, .stages = {}, .bf16 = {},
-                                .gathers = {}, .scatters = {}, .weighs = {},
+constexpr GroupedConfig kConfig{{.columns = {}, .rows = {}, .stages = {}, .ranges = {},
+                                .ahead = {}, .bf16 = {},
+                                .gathers = {}, .gather_warps = {}, .scatters = {}, .weighs = {},
                                 .follower = Follower::{}}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, 1)
 stretto_grouped(const __grid_constant__ GroupedParams params) {{
   grouped_sm90<kConfig>(params);
 }}
 )",
-                     config.columns, config.rows, config.stages, config.bf16, config.gathers,
-                     config.scatters, config.weighs, name_of(config.follower));
+                     config.columns, config.rows, config.stages, config.ranges, config.ahead,
+                     config.bf16, config.gathers, config.gather_warps, config.scatters,
+                     config.weighs, name_of(config.follower));
 }
 
 device::GroupedParams grouped_params(const GroupedConfig& config, const GroupedOperands& operands) {
@@ -214,7 +244,8 @@ device::GroupedParams grouped_params(const GroupedConfig& config, const GroupedO
     params.tokens[i] = map_of_rows(o.tokens, (i + 1) * device::kUnitRows, Access::load);
   }
   for (int i = 0; i < device::kRowMaps; ++i) {
-    params.outputs[i] = map_of_rows(o.output, device::kTokenChunkRows >> i, Access::store);
+    params.outputs[i] =
+        map_of_rows(o.output, device::kTokenChunkRows >> i, Access::store, layout.chunk_columns);
   }
   params.rows_of_expert = pointer<int32_t>(o.rows_of_expert);
   params.sources = pointer<int32_t>(o.sources);
@@ -227,6 +258,7 @@ device::GroupedParams grouped_params(const GroupedConfig& config, const GroupedO
   params.token_rows = static_cast<uint32_t>(o.tokens.rows);
   params.experts = static_cast<uint32_t>(o.experts);
   params.low_from = static_cast<uint32_t>(o.experts - o.low_experts);
+  params.likely_rows = static_cast<uint32_t>(o.likely_rows);
   params.entry_rows = static_cast<uint32_t>(o.entry_rows);
   params.output_row_bytes = static_cast<uint32_t>(o.output.stride * num_bytes(o.output.dtype));
   params.output_columns = static_cast<uint32_t>(n);
@@ -250,7 +282,9 @@ GroupedKernel::GroupedKernel(const Device& device, const Compiler& compiler,
 void GroupedKernel::launch(const Stream& stream, int blocks, const device::GroupedParams& params,
                            bool overlap) const {
   STRETTO_ASSERT(blocks > 0, "a grouped kernel has blocks");
-  kernel_.launch(stream, blocks, device::layout_of(config_).threads, 1, &params, overlap);
+  const int ranges = config_.ranges;
+  kernel_.launch(stream, std::max(ranges, blocks / ranges * ranges),
+                 device::layout_of(config_).threads, ranges, &params, overlap);
 }
 
 }  // namespace stretto::cuda

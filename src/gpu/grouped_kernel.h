@@ -10,7 +10,7 @@
 
 namespace stretto::cuda {
 
-// "256x128x64 stages 4 bf16 gathers swiglu"
+// "256x128x64 stages 4 bf16 gathers swiglu"; of ranges of K "256x128x64/4 stages 4 bf16"
 std::string describe(const device::GroupedConfig& config);
 
 // Why no kernel can be made of this configuration; empty when it can.
@@ -41,6 +41,7 @@ struct GroupedOperands {
   int64_t most_rows = 0;    // of the partition, with those that no choice has
   int64_t entry_rows = 1;   // of the partition: an expert's rows begin at a multiple of it
   int64_t low_experts = 0;  // so many of the last experts have tiles half as high
+  int64_t likely_rows = 0;  // of an expert, about, for weights that are asked for early; 0: unknown
   // Rows of tokens: the partition's, or those that sources name. Rows of the output: likewise.
   Matrix tokens, output;
   // Of each expert as many rows as the output has columns, from the first expert's first to the
@@ -68,7 +69,8 @@ class GroupedKernel {
 
   const device::GroupedConfig& config() const { return config_; }
   const Kernel& kernel() const { return kernel_; }
-  // The result is the same to the bit for any number of blocks. `overlap` as for Kernel::launch().
+  // The result is the same to the bit for any number of blocks; of ranges a multiple of these is
+  // taken, one each at least. `overlap` as for Kernel::launch().
   void launch(const Stream& stream, int blocks, const device::GroupedParams& params,
               bool overlap = false) const;
 

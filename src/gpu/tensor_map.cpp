@@ -101,8 +101,8 @@ device::TensorMap map_for_store(const Matrix& matrix, const device::GemmConfig& 
   return encode(matrix, device::layout_of(config).chunk_columns, rows, kL2PromoteNone);
 }
 
-device::TensorMap map_of_rows(const Matrix& matrix, int rows, Access access) {
-  return encode(matrix, 128 / num_bytes(matrix.dtype), rows,
+device::TensorMap map_of_rows(const Matrix& matrix, int rows, Access access, int columns) {
+  return encode(matrix, columns > 0 ? columns : 128 / num_bytes(matrix.dtype), rows,
                 access == Access::load ? kL2Promote256 : kL2PromoteNone);
 }
 

@@ -31,11 +31,11 @@ struct ExpertRows {
   int64_t experts = 1, own = 0, step = 0;
 };
 
-// For the grouped kernel: boxes of 128 bytes by `rows` rows, to load or to store; of weights, boxes
-// of one expert. Interleaved with other weights, which lie alike from `other` on, at a higher
-// address: eight rows of one and eight of the other in turns.
+// For the grouped kernel: boxes of 128 bytes by `rows` rows, to load or to store, or of so many
+// columns; of weights, boxes of one expert. Interleaved with other weights, which lie alike from
+// `other` on, at a higher address: eight rows of one and eight of the other in turns.
 enum class Access : uint8_t { load, store };
-device::TensorMap map_of_rows(const Matrix& matrix, int rows, Access access);
+device::TensorMap map_of_rows(const Matrix& matrix, int rows, Access access, int columns = 0);
 device::TensorMap map_for_experts(const Matrix& weights, const ExpertRows& of, int rows);
 device::TensorMap map_for_interleaved(const Matrix& weights, DevicePtr other, const ExpertRows& of,
                                       int rows);

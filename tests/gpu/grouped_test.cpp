@@ -92,6 +92,33 @@ TEST(GroupedTiles, AreLowWhereTheLastRoundIsHalfEmpty) {
   EXPECT_EQ(low_experts(kMiddle, {}, 132), 0);
 }
 
+// All chunks of a tile are added up and stored by one range each, and what the others send fits
+// where stages were.
+TEST(GroupedRanges, ShareOutTheChunksOfATile) {
+  for (const uint32_t ranges : {1, 2, 4}) {
+    for (uint32_t rows = 16; rows <= 192; rows += 16) {
+      const uint32_t chunks = (rows + device::kTokenChunkRows - 1) / device::kTokenChunkRows;
+      EXPECT_EQ(device::first_chunk_of(rows, 0, ranges), 0u);
+      EXPECT_EQ(device::first_chunk_of(rows, ranges, ranges), chunks);
+      for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
+        const uint32_t range = device::range_of_chunk(rows, chunk, ranges);
+        ASSERT_LT(range, ranges);
+        EXPECT_LE(device::first_chunk_of(rows, range, ranges), chunk);
+        EXPECT_GT(device::first_chunk_of(rows, range + 1, ranges), chunk);
+      }
+      for (uint32_t row = rows - 15; row <= rows; ++row) {
+        EXPECT_EQ(device::first_chunk_of(row, 1, ranges), device::first_chunk_of(rows, 1, ranges))
+            << "who stores knows rows, who adds up knows units";
+      }
+    }
+  }
+  GroupedConfig config = kMiddle;
+  config.ranges = 4;
+  const device::GroupedLayout layout = device::layout_of(config);
+  EXPECT_EQ(device::received_bytes(config), 3 * 2 * 32 * 128 * 4);
+  EXPECT_LE(device::received_bytes(config), config.stages * (layout.a_bytes + layout.b_bytes));
+}
+
 // Counts are memory that anybody may have written.
 TEST(GroupedRows, StayInThePartitionWhateverCountsSay) {
   constexpr uint32_t kMost = 100, kEntryRows = 16;
@@ -114,7 +141,13 @@ TEST(GroupedRows, StayInThePartitionWhateverCountsSay) {
 
 TEST(GroupedConfigTest, IllegalOnesSayWhatWouldBeRight) {
   const auto why = [](GroupedConfig config) { return why_illegal(config); };
-  EXPECT_NE(why({.columns = 192}).find("128 or 256 columns"), std::string::npos);
+  EXPECT_NE(why({.columns = 160}).find("128, 192 or 256 columns"), std::string::npos);
+  EXPECT_NE(why({.columns = 192, .rows = 144}).find("up to 128"), std::string::npos);
+  EXPECT_NE(why({.columns = 128, .ranges = 3}).find("1, 2 or 4 ranges"), std::string::npos);
+  EXPECT_NE(why({.columns = 256, .ranges = 2}).find("128 columns"), std::string::npos);
+  EXPECT_NE(why({.columns = 128, .rows = 208, .ranges = 2}).find("192 rows"), std::string::npos);
+  EXPECT_NE(why({.stages = 4, .ahead = 4}).find("ahead of all 4 stages"), std::string::npos);
+  EXPECT_NE(why({.gathers = true, .gather_warps = 3}).find("by 2 warps"), std::string::npos);
   EXPECT_NE(why({.columns = 256, .rows = 144}).find("up to 128"), std::string::npos);
   EXPECT_NE(why({.columns = 128, .rows = 40}).find("multiple of 16"), std::string::npos);
   EXPECT_EQ(why({.columns = 128, .rows = 48}), "");
@@ -196,6 +229,10 @@ TEST(GroupedOperandsTest, ThatDoNotFitAreRefused) {
   expect_refused("rows of the output", config, [](auto& o) { o.output.rows = 99; });
   expect_refused("needs K over 64", config,
                  [](auto& o) { o.tokens.columns = o.weights.columns = o.weights.stride = 64; });
+  GroupedConfig of_ranges = kMiddle;
+  of_ranges.ranges = 4;
+  expect_refused("of 4 ranges needs K over 448", of_ranges,
+                 [](auto& o) { o.tokens.columns = o.weights.columns = o.weights.stride = 448; });
   expect_refused("a multiple of 8 columns", config, [](auto& o) {
     o.output.columns = 63;
     o.weights.rows = 3 * 80 + 63;

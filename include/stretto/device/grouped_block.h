@@ -16,6 +16,7 @@ struct GroupedShared {
   uint32 a, b, chunks, full, empty, chunk_full, chunk_empty;
   uint32 rows, first_row, first_tile;  // by expert; of tiles one more
   uint32 notes, noted;                 // of tiles
+  uint32 idle, received, exchanged;    // of ranges: stages of all, sums of others, and both used
   uint32 offsets;                      // of rows that are gathered
 
   STRETTO_DEVICE explicit GroupedShared(uint32 base) {
@@ -31,7 +32,10 @@ struct GroupedShared {
     first_tile = first_row + kMostExperts * 4;
     notes = first_tile + (kMostExperts + 1) * 4 + 12;  // a multiple of 16
     noted = notes + kTileNotes * 16;
-    offsets = noted + (kConfig.gathers ? kTileNotes * 8 : 0);
+    idle = noted + kTileNotes * 8;
+    received = idle + 8;
+    exchanged = received + 8;
+    offsets = exchanged + 16;  // a multiple of 16
   }
   STRETTO_DEVICE static uint32 chunk_index(uint32 chunk_ring, uint32 slot) {
     return chunk_ring * kTokenChunkSlots + slot;
@@ -56,9 +60,24 @@ struct GroupedShared {
   STRETTO_DEVICE int32 column_of(uint32 i) const {
     return static_cast<int32>(load_shared_word(note(i) + 12));
   }
+  // Blocks that take tiles together are one, and which one this is.
+  STRETTO_DEVICE static uint32 groups() { return gridDim.x / kConfig.ranges; }
+  STRETTO_DEVICE static uint32 group() { return blockIdx.x / kConfig.ranges; }
+  STRETTO_DEVICE static uint32 range() { return blockIdx.x % kConfig.ranges; }
   // Whether the block has any tile; ask before the first note.
   STRETTO_DEVICE bool has_tiles(const GroupedParams& params) const {
-    return blockIdx.x < num_tiles(params);
+    return group() < num_tiles(params);
+  }
+  // The K blocks of the block's range.
+  STRETTO_DEVICE static uint32 first_k(const GroupedParams& params) {
+    return kConfig.ranges == 1 ? 0 : params.num_k * range() / kConfig.ranges;
+  }
+  STRETTO_DEVICE static uint32 end_k(const GroupedParams& params) {
+    return kConfig.ranges == 1 ? params.num_k : params.num_k * (range() + 1) / kConfig.ranges;
+  }
+  // Whether stages can be loaded for the block's tile number i: none has sums in them.
+  STRETTO_DEVICE void await_exchange(uint32 i) const {
+    if (kConfig.ranges > 1 && i > 0) barrier_wait(exchanged, (i - 1) % 2);
   }
   // For those who need a note ahead of the tile's first stage.
   STRETTO_DEVICE void await_note(uint32 i) const {
@@ -67,16 +86,17 @@ struct GroupedShared {
 
   STRETTO_DEVICE void init_barriers() const {
     for (int32 i = 0; i < kConfig.stages; ++i) {
-      barrier_init(full + i * 8, 1 + kLayout.loaders);
-      barrier_init(empty + i * 8, 8);
+      barrier_init(full + i * 8, 1 + 32 * kLayout.gather_warps);
+      barrier_init(empty + i * 8, 4 * kLayout.consumers);
     }
     for (int32 i = 0; i < kLayout.chunk_rings * kTokenChunkSlots; ++i) {
-      barrier_init(chunk_full + i * 8, 8 / kLayout.chunk_rings);
+      barrier_init(chunk_full + i * 8, 4 * kLayout.consumers / kLayout.chunk_rings);
       barrier_init(chunk_empty + i * 8, 1);
     }
-    if constexpr (kConfig.gathers) {
-      for (int32 i = 0; i < kTileNotes; ++i) barrier_init(noted + i * 8, 1);
-    }
+    for (int32 i = 0; i < kTileNotes; ++i) barrier_init(noted + i * 8, 1);
+    barrier_init(idle, 4 * kLayout.consumers * kConfig.ranges);
+    barrier_init(received, 1);
+    barrier_init(exchanged, 4 * kLayout.consumers + 1);
     fence_barrier_init();
   }
 

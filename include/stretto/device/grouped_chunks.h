@@ -1,7 +1,8 @@
 // How a consumer of the grouped kernel hands a finished tile to the warp that stores: it holds
 // columns by rows, and the output is rows by columns, so chunks are transposed on their way.
 //
-// A chunk is 32 rows of 64 columns, 128 bytes a row, swizzled as the store's map has it.
+// A chunk is 32 rows of 64 columns, 128 bytes a row, or of 32 columns and 64 bytes; swizzled as the
+// store's map has it.
 #pragma once
 
 #include "stretto/device/grouped_block.h"
@@ -15,10 +16,14 @@ struct TokenChunks {
   static constexpr GroupedLayout kLayout = layout_of(kConfig);
   static constexpr int32 kMmas = kLayout.mmas;
   static constexpr int32 kWords = 2 / kLayout.halves;  // of eight rows, in a product of 64 columns
-  static constexpr int32 kGroups = kConfig.rows / 8;
+  // Those that the block's range has.
+  static constexpr int32 kRowChunks =
+      ((kConfig.rows + kTokenChunkRows - 1) / kTokenChunkRows + kConfig.ranges - 1) /
+      kConfig.ranges;
+  static constexpr int32 kGroups =
+      kConfig.ranges == 1 ? kConfig.rows / 8 : kRowChunks * (kTokenChunkRows / 8);
   static constexpr int32 kCount = kGroups * kMmas * kWords;
-  static constexpr int32 kMostChunks =
-      (kConfig.rows + kTokenChunkRows - 1) / kTokenChunkRows * kLayout.chunks_across;
+  static constexpr int32 kMostChunks = kRowChunks * kLayout.chunks_across;
 
   const GroupedShared<kConfig>& shared;
   uint32 consumer, warp, lane;  // warp within the consumer
@@ -29,7 +34,7 @@ struct TokenChunks {
     return (group * kMmas + mma) * kWords + word;
   }
   STRETTO_DEVICE uint32 slot() const {
-    return shared.chunk_index(kLayout.chunk_rings == 2 ? consumer : 0, ring.slot);
+    return shared.chunk_index(kLayout.chunk_rings == 1 ? 0 : consumer, ring.slot);
   }
   STRETTO_DEVICE bool has_room() const {
     return __all_sync(0xffffffffu, barrier_test(shared.chunk_empty + slot() * 8, ring.parity ^ 1));
@@ -39,7 +44,9 @@ struct TokenChunks {
   // [8 `group`, ...) of the chunk comes from one register of its lanes.
   STRETTO_DEVICE static void store_transposed(uint32 chunk, uint32 row, uint32 unit, uint32 w0,
                                               uint32 w1, uint32 w2, uint32 w3) {
-    const uint32 address = chunk + row * 128 + ((unit ^ (row % 8)) << 4);
+    constexpr uint32 kRowBytes = kLayout.chunk_columns * 2;
+    const uint32 address =
+        chunk + row * kRowBytes + ((unit ^ (row * kRowBytes / 128 % (kRowBytes / 16))) << 4);
     asm volatile(
         "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
         "r"(w0), "r"(w1), "r"(w2), "r"(w3)
@@ -61,6 +68,9 @@ struct TokenChunks {
     if constexpr (kLayout.chunk_rings == 1) {
       store_transposed(chunk, which * 8 + lane % 8, consumer * 4 + warp, word(0, 0, 0),
                        word(1, 0, 0), word(2, 0, 0), word(3, 0, 0));
+    } else if constexpr (kLayout.chunk_columns == 32) {
+      store_transposed(chunk, which * 8 + lane % 8, warp, word(0, 0, 0), word(1, 0, 0),
+                       word(2, 0, 0), word(3, 0, 0));
     } else {
 #pragma unroll
       for (int32 pair = 0; pair < 2; ++pair) {

@@ -1,12 +1,14 @@
 // The consumers of the grouped kernel: warpgroups that multiply stages, and finish tiles.
 //
-// A consumer has half of a tile's columns, of all its rows. It keeps a finished tile rounded in
-// registers and hands it over behind the multiplications of the next one, a chunk at a time.
+// A consumer has a half or a third of a tile's columns, of all its rows. It keeps a finished tile
+// rounded in registers and hands it over behind the multiplications of the next one, a chunk at a
+// time.
 #pragma once
 
 #include "stretto/device/activations.h"
 #include "stretto/device/gemm_follow.h"
 #include "stretto/device/grouped_chunks.h"
+#include "stretto/device/grouped_ranges.h"
 #include "stretto/device/ptx_wgmma.h"
 
 namespace stretto::device {
@@ -36,7 +38,7 @@ class GroupedConsumer {
       : params_(params),
         shared_(shared),
         chunks_{shared, consumer, threadIdx.x / 32 % 4, threadIdx.x % 32},
-        a_base_(wgmma_descriptor(shared.a + consumer * (kLayout.a_bytes / 2))),
+        a_base_(wgmma_descriptor(shared.a + consumer * (kLayout.a_bytes / kLayout.consumers))),
         b_base_(wgmma_descriptor(shared.b)) {}
 
   STRETTO_DEVICE void run() {
@@ -46,7 +48,7 @@ class GroupedConsumer {
       barrier_wait(shared_.full + ring_.slot * 8, ring_.parity);
       more = !shared_.is_last(i);
       multiply<1>(shared_.units_of(i), i);
-      if (!more) chunks_.template write_first<0>(packed_, count_);
+      if (!more) chunks_.template write_first<0>(packed_, end_);
     }
   }
 
@@ -69,7 +71,7 @@ class GroupedConsumer {
   STRETTO_DEVICE void multiply_tile(uint32 i) {
     constexpr int32 kRows = kUnits * kUnitRows;
     float sums[kMmas][kRows / 2];
-    const uint32 num_k = params_.num_k;
+    const uint32 num_k = shared_.end_k(params_) - shared_.first_k(params_);
     multiply_stage<kRows>(sums, true);
     if constexpr (kConfig.weighs) {
       // While there is something else to wait for.
@@ -85,7 +87,7 @@ class GroupedConsumer {
       multiply_stage<kRows>(sums, false);
       // All of the tile before, at the latest in the last stages.
 #pragma unroll 1
-      while (handed_ < count_ && (count_ - handed_ >= num_k - k || chunks_.has_room())) {
+      while (handed_ < end_ && (end_ - handed_ >= num_k - k || chunks_.has_room())) {
         chunks_.template write_number<0>(packed_, handed_++);
       }
       wgmma_wait<1>();
@@ -105,9 +107,13 @@ class GroupedConsumer {
     // The tile before has been handed over: its registers are free.
 #pragma unroll
     for (int32 j = 0; j < Chunks::kCount; ++j) asm volatile("" : "=r"(packed_[j]));
+    if constexpr (kConfig.ranges > 1) add_ranges<kConfig, kRows>(shared_, i, sums);
     finish_tile<kRows>(sums, i);
+    const uint32 range = shared_.range();
     handed_ = 0;
-    count_ = (kRows + kTokenChunkRows - 1) / kTokenChunkRows * kLayout.chunks_across;
+    end_ = (first_chunk_of(kRows, range + 1, kConfig.ranges) -
+            first_chunk_of(kRows, range, kConfig.ranges)) *
+           kLayout.chunks_across;
   }
 
   template <int32 kRows>
@@ -147,6 +153,9 @@ class GroupedConsumer {
     }
 #pragma unroll
     for (int32 group = 0; group < kRows / 8; ++group) {
+      const uint32 range = range_of_chunk(kRows, group / 4, kConfig.ranges);
+      if (kConfig.ranges > 1 && range != shared_.range()) continue;
+      const int32 own_group = group - first_chunk_of(kRows, range, kConfig.ranges) * 4;
       float scale[2] = {1, 1};
       if constexpr (kConfig.weighs) {
         const uint32 row = group * 8 + threadIdx.x % 4 * 2;
@@ -172,7 +181,7 @@ class GroupedConsumer {
             value[j] = grouped_followed<kConfig>(first) * second;
             if constexpr (kConfig.weighs) value[j] *= scale[j];
           }
-          packed_[Chunks::word_of(group, m, word)] = Half::round_pair(value[0], value[1]);
+          packed_[Chunks::word_of(own_group, m, word)] = Half::round_pair(value[0], value[1]);
         }
       }
     }
@@ -184,7 +193,7 @@ class GroupedConsumer {
   const uint64 a_base_, b_base_;
   RingPosition ring_{};
   uint32 packed_[Chunks::kCount];  // the tile before
-  uint32 handed_ = 0, count_ = 0;  // its chunks
+  uint32 handed_ = 0, end_ = 0;    // its own chunks: the next one, and the end
 };
 
 #endif  // STRETTO_DEVICE

@@ -2,7 +2,7 @@
 // device gives them (grouped_task.h).
 //
 //   load warp    feeds stages of weights by TMA, and of tokens where their rows are sorted
-//   two warps    gather rows of tokens by index where they are not
+//   more warps   gather rows of tokens by index where they are not
 //   consumers    warpgroups; multiply stages with wgmma, finish tiles, hand them over in chunks
 //   store warp   sends chunks to sorted rows of the output, or to rows by index
 #pragma once
@@ -23,20 +23,27 @@ STRETTO_DEVICE void grouped_sm90(const GroupedParams& params) {
   const GroupedShared<kConfig> shared(shared_address(shared_memory));
   const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
   const uint32 lane = threadIdx.x % 32;
-  if (warp == 8 && lane < 1 + kMostUnits + kRowMaps) prefetch_tensor_map(&params.weights + lane);
+  constexpr uint32 kLoadWarp = layout_of(kConfig).consumers * 4;
+  constexpr uint32 kGatherWarps = layout_of(kConfig).gather_warps;
+  constexpr uint32 kGatherWarp = kLoadWarp + (kGatherWarps == 4 ? 4 : 2);
+  if (warp == kLoadWarp && lane < 1 + kMostUnits + kRowMaps) {
+    prefetch_tensor_map(&params.weights + lane);
+  }
+  if (warp == kLoadWarp && lane == 0) ask_for_likely_weights<kConfig>(params);
   if (threadIdx.x == 0) shared.init_barriers();
   wait_for_stream();
   shared.copy_counts(params);
   __syncthreads();
   if (warp == 0) shared.number_tiles(params);
   __syncthreads();
+  if constexpr (kConfig.ranges > 1) cluster_sync();  // behind which others reach the barriers
 
-  if (warp >= 8) {
+  if (warp >= kLoadWarp) {
     give_registers<kRegisters.mover>();
-    if (warp == 8) grouped_load<kConfig>(params, shared);
-    if (warp == 9) grouped_store<kConfig>(params, shared);
+    if (warp == kLoadWarp) grouped_load<kConfig>(params, shared);
+    if (warp == kLoadWarp + 1) grouped_store<kConfig>(params, shared);
     if constexpr (kConfig.gathers) {
-      if (warp >= 10) grouped_gather<kConfig>(params, shared, warp - 10);
+      if (warp >= kGatherWarp) grouped_gather<kConfig>(params, shared, warp - kGatherWarp);
     }
   } else {
     take_registers<kRegisters.consumer>();

@@ -10,6 +10,7 @@ namespace stretto::device {
 #ifdef STRETTO_DEVICE
 
 // One thread: `rows` sorted rows of a chunk, in boxes of a power of two of them.
+template <int32 kRowBytes>
 STRETTO_DEVICE void store_sorted(const GroupedParams& params, uint32 chunk, uint32 row, uint32 rows,
                                  int32 column) {
   uint32 done = 0;
@@ -17,7 +18,7 @@ STRETTO_DEVICE void store_sorted(const GroupedParams& params, uint32 chunk, uint
   while (done < rows) {
     const int32 level = 31 - __clz(static_cast<int32>(rows - done));
     tma_store(&params.outputs[kRowMaps - 1 - level], column, static_cast<int32>(row + done),
-              chunk + done * 128);
+              chunk + done * kRowBytes);
     done += 1u << level;
   }
 }
@@ -25,16 +26,19 @@ STRETTO_DEVICE void store_sorted(const GroupedParams& params, uint32 chunk, uint
 // Chunks in the order in which consumers hand them over: act(ring, first row of the tile, rows,
 // column) for each, then end() for those in the same slot of the rings.
 template <GroupedConfig kConfig, class Act, class End>
-STRETTO_DEVICE void each_chunk(uint32 tile_rows, int32 tile_column, RingPosition& ring, Act act,
-                               End end) {
+STRETTO_DEVICE void each_chunk(uint32 tile_rows, int32 tile_column, uint32 range,
+                               RingPosition& ring, Act act, End end) {
   constexpr GroupedLayout kLayout = layout_of(kConfig);
   constexpr int32 kColumnsOfRing = kLayout.stored_columns / kLayout.chunk_rings;
-  for (uint32 first = 0; first < tile_rows; first += kTokenChunkRows) {
-    const uint32 left = tile_rows - first;
+  const uint32 begin = first_chunk_of(tile_rows, range, kConfig.ranges) * kTokenChunkRows;
+  const uint32 own_end = first_chunk_of(tile_rows, range + 1, kConfig.ranges) * kTokenChunkRows;
+  const uint32 end_row = own_end < tile_rows ? own_end : tile_rows;
+  for (uint32 first = begin; first < end_row; first += kTokenChunkRows) {
+    const uint32 left = end_row - first;
     const uint32 rows = left < kTokenChunkRows ? left : kTokenChunkRows;
     for (int32 across = 0; across < kLayout.chunks_across; ++across) {
       for (int32 r = 0; r < kLayout.chunk_rings; ++r) {
-        act(r, first, rows, tile_column + r * kColumnsOfRing + across * 64);
+        act(r, first, rows, tile_column + r * kColumnsOfRing + across * kLayout.chunk_columns);
       }
       end();
       ring.advance<kTokenChunkSlots>();
@@ -47,8 +51,23 @@ template <GroupedConfig kConfig>
 STRETTO_DEVICE void grouped_store(const GroupedParams& params,
                                   const GroupedShared<kConfig>& shared) {
   constexpr GroupedLayout kLayout = layout_of(kConfig);
+  constexpr int32 kRowBytes = kLayout.chunk_columns * 2;
   const bool leads = threadIdx.x % 32 == 0;
+  const uint32 range = shared.range();
   RingPosition ring;
+  // The note of tile i: of ranges some have no chunk with which it would become visible.
+  const auto await_tile = [&](uint32 i) {
+    if constexpr (kConfig.ranges > 1) {
+      shared.await_note(i);
+    } else {
+      barrier_wait(shared.chunk_full + shared.chunk_index(0, ring.slot) * 8, ring.parity);
+    }
+  };
+  // Behind the last look at it.
+  const auto leave_tile = [&] {
+    __syncwarp();
+    if (kConfig.ranges > 1 && leads) barrier_arrive(shared.exchanged);
+  };
   const auto await_chunk = [&](int32 r) {
     const uint32 index = shared.chunk_index(r, ring.slot);
     barrier_wait(shared.chunk_full + index * 8, ring.parity);
@@ -64,9 +83,11 @@ STRETTO_DEVICE void grouped_store(const GroupedParams& params,
     const ScatteredRows to{params.output_address, params.output_row_bytes, params.output_rows,
                            params.output_columns * 2};
     for (uint32 i = 0; more; ++i) {
-      await_chunk(0);  // behind which the tile's note is visible
+      await_tile(i);
       more = !shared.is_last(i);
       const uint32 row = shared.row_of(i), rows = shared.tile_rows_of(i);
+      const int32 tile_column = shared.column_of(i);
+      leave_tile();
       uint32 targets[kChunks];
 #pragma unroll
       for (int32 c = 0; c < kChunks; ++c) {
@@ -74,23 +95,25 @@ STRETTO_DEVICE void grouped_store(const GroupedParams& params,
         targets[c] = at < rows ? static_cast<uint32>(params.targets[row + at]) : kNowhere;
       }
       each_chunk<kConfig>(
-          rows, shared.column_of(i), ring,
+          rows, tile_column, range, ring,
           [&](int32 r, uint32 first, uint32, int32 column) {
             uint32 target = kNowhere;
 #pragma unroll
             for (int32 c = 0; c < kChunks; ++c) {
               if (first == c * kTokenChunkRows) target = targets[c];
             }
-            scatter_rows<128>(to, await_chunk(r), 0, target, static_cast<uint32>(column) * 2);
+            scatter_rows<kRowBytes>(to, await_chunk(r), 0, target, static_cast<uint32>(column) * 2);
             free_chunk(r, ring.slot);
           },
           [] {});
     }
   } else {
     for (uint32 i = 0; more; ++i) {
-      await_chunk(0);
+      await_tile(i);
       more = !shared.is_last(i);
-      const uint32 row = shared.row_of(i);
+      const uint32 row = shared.row_of(i), tile_rows = shared.tile_rows_of(i);
+      const int32 tile_column = shared.column_of(i);
+      leave_tile();
       bool unread = false;  // the slot before this one
       const auto free_before = [&] {
         for (int32 r = 0; r < kLayout.chunk_rings; ++r) {
@@ -98,10 +121,10 @@ STRETTO_DEVICE void grouped_store(const GroupedParams& params,
         }
       };
       each_chunk<kConfig>(
-          shared.tile_rows_of(i), shared.column_of(i), ring,
+          tile_rows, tile_column, range, ring,
           [&](int32 r, uint32 first, uint32 rows, int32 column) {
             const uint32 chunk = await_chunk(r);
-            if (leads) store_sorted(params, chunk, row + first, rows, column);
+            if (leads) store_sorted<kRowBytes>(params, chunk, row + first, rows, column);
           },
           [&] {
             tma_store_commit();

@@ -3,13 +3,16 @@
 // A partition that the device makes (routing.h) says how many rows each expert has; they lie expert
 // by expert. Each has weights of its own, columns x K. A tile is some of an expert's rows by some
 // of its columns. What is special:
-// - Weights are wgmma's A and tokens its B. A tile has 128 or 256 columns, but as many rows as its
-//   expert needs, in units of 16, which is what wgmma's N allows: a few rows do not cost as much as
-//   64, and little is multiplied in vain.
+// - Weights are wgmma's A and tokens its B. A tile has 128, 192 or 256 columns, but as many rows as
+//   its expert needs, in units of 16, which is what wgmma's N allows: a few rows do not cost as
+//   much as 64, and little is multiplied in vain.
 // - No host knows how many tiles there are. A block finds its own by the counts (grouped_load.h).
 // - Rows can be gathered: found by an index each, as they are loaded.
-// Sums of an element are added in the order of K whatever tile it lies in and whoever computes
-// that: bits depend neither on other rows nor on the number of SMs.
+// - Of few tiles with a long K the blocks of a cluster multiply a range of it each, and add them up
+//   through each other's shared memory (grouped_ranges.h).
+// Sums of an element are added in the order of K, those of ranges behind one another, whatever tile
+// it lies in and whoever computes that: bits depend neither on other rows nor on the number of SMs.
+// How many ranges there are is of the kernel, which a shape chooses.
 #pragma once
 
 #include "stretto/device/gemm_task.h"
@@ -17,13 +20,16 @@
 namespace stretto::device {
 
 struct GroupedConfig {
-  int32 columns = 256;    // of weights in a tile: 128 or 256
-  int32 rows = 128;       // of tokens at most: a multiple of 16, up to 32768 / columns
-  int32 stages = 4;       // K blocks in flight
-  bool bf16 = true;       // else fp16
-  bool gathers = false;   // rows of tokens by index, instead of sorted ones
-  bool scatters = false;  // rows of the output by index, instead of sorted ones
-  bool weighs = false;    // each row times its weight, behind the follower
+  int32 columns = 256;     // of weights in a tile: 128, 192 or 256
+  int32 rows = 128;        // of tokens at most: a multiple of 16, up to 32768 / columns
+  int32 stages = 4;        // K blocks in flight
+  int32 ranges = 1;        // of K, by a block of a cluster each: 1, 2 or 4
+  int32 ahead = 0;         // K blocks of weights that L2 is asked for before stages are free
+  bool bf16 = true;        // else fp16
+  bool gathers = false;    // rows of tokens by index, instead of sorted ones
+  int32 gather_warps = 2;  // that do: 2, or 4 where a tile has at most 192 rows
+  bool scatters = false;   // rows of the output by index, instead of sorted ones
+  bool weighs = false;     // each row times its weight, behind the follower
   // Of swiglu the weights are two matrices of as many columns each as the output has.
   Follower follower = Follower::none;
 
@@ -40,40 +46,69 @@ inline constexpr int32 kMostExperts = 512;
 inline constexpr int32 kRowMaps = 6;  // 32, 16, 8, 4, 2 and 1 rows at once
 
 struct GroupedLayout {
+  int32 consumers;  // warpgroups: 2 or 3
   int32 threads;
   int32 mmas;            // of 64 rows of weights, in a consumer
   int32 halves;          // products side by side: 1 or 2
   int32 stored_columns;  // of a tile
   int32 a_bytes, b_bytes;
-  int32 chunk_bytes;    // rows of 128 bytes
-  int32 chunk_rings;    // 1: both consumers fill the same chunks
+  int32 chunk_columns;  // 64 or 32
+  int32 chunk_bytes;
+  int32 chunk_rings;    // 1: all consumers fill the same chunks; else one each
   int32 chunks_across;  // of a tile, in a ring
-  int32 loaders;        // threads that copy rows one by one
+  int32 gather_warps;   // copy rows one by one
   int32 shared_bytes;
 };
 
 STRETTO_HOST_DEVICE GroupedLayout layout_of(const GroupedConfig& config) {
   GroupedLayout layout{};
-  layout.threads = 3 * kWarpgroup;
-  layout.mmas = config.columns / 128;
+  layout.consumers = config.columns == 192 ? 3 : 2;
+  layout.gather_warps = config.gathers ? config.gather_warps : 0;
+  // Four are a warpgroup of their own, two stand beside the warps that load and store.
+  layout.threads = (layout.consumers + (layout.gather_warps == 4 ? 2 : 1)) * kWarpgroup;
+  layout.mmas = config.columns / 64 / layout.consumers;
   layout.halves = config.follower == Follower::swiglu ? 2 : 1;
   layout.stored_columns = config.columns / layout.halves;
   layout.a_bytes = config.columns * kTileK * 2;
   layout.b_bytes = config.rows * kTileK * 2;
-  layout.chunk_bytes = kTokenChunkRows * 128;
-  layout.chunk_rings = layout.stored_columns < 128 ? 1 : 2;
-  layout.chunks_across = layout.stored_columns / 64 / layout.chunk_rings;
-  layout.loaders = config.gathers ? 64 : 0;
+  layout.chunk_columns = layout.stored_columns == 96 ? 32 : 64;
+  layout.chunk_bytes = kTokenChunkRows * layout.chunk_columns * 2;
+  layout.chunk_rings = layout.stored_columns == 64 ? 1 : layout.consumers;
+  layout.chunks_across = layout.stored_columns / layout.chunk_columns / layout.chunk_rings;
   layout.shared_bytes = 1024 + config.stages * (layout.a_bytes + layout.b_bytes) +
                         layout.chunk_rings * kTokenChunkSlots * layout.chunk_bytes + 512 +
-                        4 * (3 * kMostExperts + 4) + 16 * kTileNotes +
-                        (config.gathers ? config.rows * 4 + kTileNotes * 8 : 0);
+                        4 * (3 * kMostExperts + 4) + 16 * kTileNotes + 32 + kTileNotes * 8 +
+                        layout.gather_warps * config.rows * 2;
   return layout;
 }
 
-// What movers need to copy rows, consumers go without.
+// What movers need to copy rows, consumers go without. All warps together have 65536 registers.
 STRETTO_HOST_DEVICE RegisterBudget registers_of(const GroupedConfig& config) {
+  const bool has_gatherers = layout_of(config).gather_warps == 4;
+  if (config.columns == 192) {
+    return has_gatherers ? RegisterBudget{144, 40} : RegisterBudget{144, 72};
+  }
+  if (has_gatherers) return {208, 48};
+  if (config.ranges > 1) return {224, 64};  // less to keep, more to ask for
   return config.gathers || config.scatters ? RegisterBudget{216, 72} : RegisterBudget{232, 40};
+}
+
+// The chunks of a tile of so many rows that range `range` of so many adds up and stores begin here;
+// those of the next range end them.
+STRETTO_HOST_DEVICE uint32 first_chunk_of(uint32 rows, uint32 range, uint32 ranges) {
+  return (rows + kTokenChunkRows - 1) / kTokenChunkRows * range / ranges;
+}
+// Which range has that chunk.
+STRETTO_HOST_DEVICE uint32 range_of_chunk(uint32 rows, uint32 chunk, uint32 ranges) {
+  uint32 range = 0;
+  while (first_chunk_of(rows, range + 1, ranges) <= chunk) ++range;
+  return range;
+}
+// What a block receives of the others, over the stages' memory.
+STRETTO_HOST_DEVICE int32 received_bytes(const GroupedConfig& config) {
+  const int32 chunks = (config.rows + kTokenChunkRows - 1) / kTokenChunkRows;
+  const int32 own = (chunks + config.ranges - 1) / config.ranges;
+  return (config.ranges - 1) * own * kTokenChunkRows * config.columns * 4;
 }
 
 struct GroupedParams {
@@ -104,6 +139,7 @@ struct GroupedParams {
   uint32 per;            // choice c takes row c / per of tokens
   uint32 gate_last;      // of swiglu: the first half of weights is of U, the second of the gate
   uint32 low_from;       // tiles of this expert and those behind it are half as high
+  uint32 likely_rows;    // of an expert, about; 0: nobody knows
 };
 static_assert(sizeof(GroupedParams) == 3072);
 

@@ -164,6 +164,17 @@ STRETTO_DEVICE const int32* generic_in_cluster(uint32 cluster_rank, const int32*
   return there;
 }
 
+// Four words to an address of another block's (shared_address_in()), whose barrier counts their
+// bytes and shows them to who waits for it.
+STRETTO_DEVICE void send_vector(uint32 address, uint32 barrier, uint32 a, uint32 b, uint32 c,
+                                uint32 d) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%2, %3, %4, %5}, "
+      "[%1];" ::"r"(address),
+      "r"(barrier), "r"(a), "r"(b), "r"(c), "r"(d)
+      : "memory");
+}
+
 STRETTO_DEVICE Vec16 load_cluster_vector(uint32 address) {
   Vec16 v;
   asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""Every tile of the grouped kernel on products of a rank's experts: the one it chooses, the best, and others' kernels.
+
+    bench/grouped_choice.py --out results.json [--loads qwen30b:ep8:128,mixtral:ep8:2048] [--seconds 200] [--rivals]
+
+First each kernel is checked: integers exactly, and the same bits for several numbers of blocks. Then the two products
+of each load, gate and up with SwiGLU and down, are multiplied by all tiles that could be the best there, in turns.
+*early*: L2 is asked for likely weights before the kernel
+ahead has ended. With --rivals torch._grouped_mm and DeepGEMM's grouped products take part, of sorted rows and without SwiGLU.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import subprocess
+import sys
+import tempfile
+import time
+
+import grouped_contest
+import torch
+from grouped_contest import Routing, contest, deep_gemm, deep_gemm_forms, error_of, random_ids, version_of_deep_gemm
+from grouped_kernels import Kernels, Product
+from grouped_tiles import Sort, fitted
+from moe_layers import local
+
+LOADS = ("qwen30b:ep8:128", "qwen30b:ep8:1024", "mixtral:ep8:256", "mixtral:ep8:2048", "mixtral:tp8:128",
+         "mixtral:tp8:1024", "qwen30b:tp8:128", "qwen30b:tp8:1024", "qwen235b:ep8:128", "qwen235b:ep8:512",
+         "dsv3:ep8:64", "dsv3:ep8:256", "dsv3:ep8:1024", "gptoss:ep8:128", "gptoss:ep8:1024", "glm45:ep8:256",
+         "glm45:ep8:1024", "dsv3:tp8:256", "glm45:tp8:512", "mixtral:ep8:16", "mixtral:ep8:64", "mixtral:ep8:512",
+         "qwen30b:ep8:32", "qwen30b:ep8:256", "qwen30b:ep8:512")
+STREAMED = {32: ((256, 5), (192, 6), (128, 10)), 64: ((256, 5), (192, 6), (128, 8)),
+            96: ((256, 4), (192, 5), (128, 7))}  # rows: columns and stages
+MULTIPLIED = (Sort(256, 128, 4), Sort(192, 128, 4), Sort(128, 128, 6), Sort(128, 192, 5), Sort(128, 256, 4))
+FURTHER = 3  # K blocks that L2 is asked for ahead of stages
+WORST_ERROR = 6e-3
+
+
+def tiles_of(most, product):
+    """Those that could be the best where an expert has at most so many rows."""
+    found = []
+    for rows, tiles in STREAMED.items():
+        if most <= rows and not any(most <= less for less in STREAMED if less < rows):
+            found += [Sort(columns, rows, stages) for columns, stages in tiles]
+            if product == "down":
+                found += [Sort(128, rows, tiles[2][1], ranges=ranges) for ranges in (2, 4)]
+    found += MULTIPLIED if most > 64 else MULTIPLIED[:1]
+    if product == "down" and most > 64:
+        found += [Sort(128, 128, 6, ranges=2), Sort(128, 128, 6, ranges=4), Sort(256, 128, 4, ranges=4)]
+    found += [tile._replace(ahead=tile.stages + FURTHER) for tile in found
+              if tile.ranges == 1 and tile.rows != 192 and tile.stages < 8]
+    if product == "up":
+        found = [tile._replace(follower="swiglu", stages=5 if tile[:2] == (192, 128) else tile.stages) for tile in found]
+        gathering = MULTIPLIED if most > 96 else [tile for tile in found if tile.ahead == 0 and tile.columns > 128]
+        found += [tile._replace(follower="swiglu", gathers=True, gather_warps=warps) for tile in gathering
+                  for warps in (2, 4) if warps == 2 or tile.rows <= 192]
+    return found
+
+
+def all_tiles():
+    return list(dict.fromkeys(tile for most in (*STREAMED, 512) for product in ("up", "down")
+                              for tile in tiles_of(most, product)))
+
+
+def check(kernels, tile):
+    """Why the kernel is wrong on experts of all sorts; empty where it is right."""
+    counts_here, n, k = (0, 1, 300, 17, 0, 129, 16, 48), 264, 648
+    counts = torch.tensor(counts_here)
+    rows = int(counts.sum())
+    generator = torch.Generator(device="cuda").manual_seed(1)
+    x = torch.randint(-2, 3, (rows, k), generator=generator, device="cuda").bfloat16()
+    weights = torch.randint(-2, 3, (len(counts), n * tile.halves, k), generator=generator, device="cuda").bfloat16()
+    order = torch.randperm(rows, generator=torch.Generator().manual_seed(2)).int().cuda()
+    sorted_rows = x[order.long()] if tile.gathers else x
+    expected, first = torch.empty(rows, n, device="cuda"), 0
+    for expert, count in enumerate(counts_here):
+        both = sorted_rows[first:first + count].float() @ weights[expert].float().T
+        expected[first:first + count] = (torch.nn.functional.silu(both[:, :n]) * both[:, n:]) if tile.halves == 2 else both
+        first += count
+    bits = []
+    for blocks in (132, 37, 4):
+        output = torch.full((rows, n), float("nan"), device="cuda", dtype=torch.bfloat16)
+        call = Product(kernels, tile, x, weights, output, counts.int().cuda(), order, order)
+        call.take(blocks)
+        for _ in range(2):
+            call()
+        torch.cuda.synchronize()
+        bits.append(output)
+    if not all(torch.equal(bits[0], other) for other in bits[1:]):
+        return f"other bits by other numbers of blocks: {[error_of(one, expected) for one in bits]}"
+    if tile.halves == 1 and not torch.equal(bits[0], expected.bfloat16()):
+        return f"integers are not exact, off by {error_of(bits[0], expected):.2g}"
+    return "" if error_of(bits[0], expected) < WORST_ERROR else f"off by {error_of(bits[0], expected):.2g}"
+
+
+def check_from(number, folder):
+    """In a process of its own, since a kernel that faults ends it."""
+    tiles = all_tiles()
+    kernels = Kernels(tiles[number:], folder)
+    for at in range(number, len(tiles)):
+        print(f"begin {at}", flush=True)
+        why = check(kernels, tiles[at])
+        print(f"end {at} {why}", flush=True)
+
+
+def wrong_tiles(folder):
+    """By tile, why it takes no part."""
+    tiles, bad, number = all_tiles(), {}, 0
+    while number < len(tiles):
+        command = [sys.executable, __file__, "--check-from", str(number), "--folder", folder]
+        try:
+            lines = subprocess.run(command, capture_output=True, text=True, check=False, timeout=40).stdout.splitlines()
+        except subprocess.TimeoutExpired as error:
+            lines = (error.stdout or b"").decode().splitlines()
+        for line in lines:
+            word, at, *why = line.split(maxsplit=2)
+            number = int(at) + 1
+            bad[tiles[int(at)]] = "ended the process" if word == "begin" else why[0] if why else ""
+        if not lines:
+            raise RuntimeError(f"cannot check kernels from {tiles[number].name} on")
+    return {tile: why for tile, why in bad.items() if why}
+
+
+def run(kernels, load, product, weights, rivals):
+    model, part, count = load.split(":")
+    hidden, inner, experts, top_k, tokens = local(model, part, int(count))
+    k, n = (hidden, 2 * inner) if product == "up" else (inner, hidden)
+    routing = Routing(random_ids(tokens, experts, top_k), experts)
+    x = torch.randn(tokens if product == "up" else routing.rows, k, device="cuda").bfloat16()
+    rows = x[routing.sources.long()].contiguous() if product == "up" else x
+    calls, errors, expected = {}, {}, None
+    if k % 8 == 0 and (rivals or kernels):
+        by_columns, kept = weights.transpose(-2, -1), {}
+
+        def grouped_mm():
+            kept["y"] = torch._grouped_mm(rows, by_columns, offs=routing.ends)
+
+        grouped_mm()
+        expected = kept["y"].clone()
+        if rivals:
+            calls["torch"] = grouped_mm
+    most = int(routing.counts_here.max())
+    for tile in (tiles_of(most, product) if kernels else ()):
+        if tile not in kernels.functions:
+            continue
+        output = torch.full((routing.rows, n // tile.halves), float("nan"), device="cuda", dtype=torch.bfloat16)
+        call = Product(kernels, tile, x if tile.gathers else rows, weights, output, routing.counts, routing.sources,
+                       routing.targets)
+        call()
+        reference = expected
+        if tile.halves == 2:
+            reference = torch.nn.functional.silu(expected[:, :n // 2].float()) * expected[:, n // 2:].float()
+        errors[tile.name], calls[tile.name] = error_of(output, reference), call
+        if tile.ahead == 0 and not tile.gathers:
+            likely = routing.rows // max(1, routing.active)
+            early = torch.full_like(output, float("nan"))
+            calls[f"{tile.name} early"] = Product(kernels, tile, rows, weights, early, routing.counts, routing.sources,
+                                                  routing.targets, likely)
+            calls[f"{tile.name} early"]()
+            errors[f"{tile.name} early"] = error_of(early, reference)
+    if deep_gemm and rivals and k % 64 == 0:
+        for form, call, result in deep_gemm_forms(routing, tokens, rows, weights, n):
+            call()
+            errors[form], calls[form] = error_of(result(), expected), call
+    torch.cuda.synchronize()
+    wrong = {name: error for name, error in errors.items() if not error < WORST_ERROR}
+    if not kernels:
+        return None
+    chosen = fitted(routing.rows, routing.active, n)
+    return {"load": load, "product": product, "rows": routing.rows, "experts": experts, "active": routing.active,
+            "most": most, "n": n, "k": k, "chosen": chosen._replace(follower="swiglu" if product == "up" else "none").name,
+            "wrong": wrong, "us": contest({name: call for name, call in calls.items() if name not in wrong})}
+
+
+def weights_of(load, product):
+    model, part, _ = load.split(":")
+    hidden, inner, experts, _, _ = local(model, part, 1)
+    shape = (experts, 2 * inner, hidden) if product == "up" else (experts, hidden, inner)
+    weights = torch.empty(shape, device="cuda", dtype=torch.bfloat16)
+    for expert in weights:
+        expert.normal_(std=shape[2] ** -0.5)
+    return weights
+
+
+def line_of(row):
+    us = {name.replace(" swiglu", ""): times[0] for name, times in row["us"].items()}
+    ours = {name: took for name, took in us.items() if not name.startswith(("deepgemm", "torch"))}
+    best = sorted((took, name) for name, took in ours.items() if "gathered" not in name)
+    gathered = min(((took, name) for name, took in ours.items() if "gathered" in name), default=None)
+    rival = min((took for name, took in us.items() if name not in ours), default=None)
+    return (f"{row['load']} {row['product']} {row['rows'] // max(1, row['active'])} (most {row['most']}) x{row['active']} "
+            f"n{row['n']} k{row['k']}: now {us.get(row['chosen'].replace(' swiglu', ''), float('nan')):.1f}"
+            + (f" rival {rival:.1f}" if rival else "") + " | " + ", ".join(f"{name} {took:.1f}" for took, name in best)
+            + (f" | {gathered[1]} {gathered[0]:.1f}" if gathered else "")
+            + (f" WRONG {row['wrong']}" if row["wrong"] else ""))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out")
+    parser.add_argument("--loads", default=",".join(LOADS))
+    parser.add_argument("--rivals", type=int, default=0, help="DeepGEMM and torch take part in the first so many loads")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=600, help="begin no product after so many")
+    parser.add_argument("--commit", default="")
+    parser.add_argument("--date", default="")
+    parser.add_argument("--check-from", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
+    parser.add_argument("--warm", action="store_true", help=argparse.SUPPRESS)  # only makes DeepGEMM compile its kernels
+    args = parser.parse_args()
+    loads, start = args.loads.split(","), time.time()
+    grouped_contest.ROUNDS, grouped_contest.GRAPH_US = args.rounds, 2000
+    torch.backends.cuda.matmul.allow_tf32 = False
+    if args.check_from is not None:
+        check_from(args.check_from, args.folder)
+        return
+    if args.warm:
+        for product in ("up", "down"):
+            run(None, loads[0], product, weights_of(loads[0], product), True)
+        return
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        warming = [pool.submit(subprocess.run, [sys.executable, __file__, "--warm", "--loads", load], check=False)
+                   for load in (loads[:args.rivals] if deep_gemm else ())]
+        folder = tempfile.mkdtemp()
+        kernels = Kernels(all_tiles(), folder)
+        print(f"{len(kernels.functions)} kernels, {time.time() - start:.0f} s", flush=True)
+        for one in warming:
+            one.result()
+    print(f"warm, {time.time() - start:.0f} s", flush=True)
+    wrong = wrong_tiles(folder)
+    for tile in wrong:
+        del kernels.functions[tile]
+    bad = {tile.name: why for tile, why in wrong.items()}
+    print(f"wrong: {bad or 'none'}, {time.time() - start:.0f} s", flush=True)
+    rows = []
+    for number, load in enumerate(loads):
+        for product in ("up", "down"):
+            if time.time() - start < args.seconds:
+                rows.append(run(kernels, load, product, weights_of(load, product), number < args.rivals))
+                print(line_of(rows[-1]), flush=True)
+    print(f"{time.time() - start:.0f} s")
+    if args.out:
+        result = {"benchmark": "grouped choice", "machine": torch.cuda.get_device_name(0), "commit": args.commit,
+                  "date": args.date, "torch": torch.__version__, "deep_gemm": version_of_deep_gemm(), "wrong": bad,
+                  "data": "standard normal, random routing", "rows": rows}
+        with open(args.out, "w", encoding="utf-8") as file:
+            file.write(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
