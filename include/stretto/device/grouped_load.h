@@ -1,4 +1,4 @@
-// The warps of the grouped kernel that load stages: one by TMA, and four more that gather rows.
+// The warps of the grouped kernel that load stages: one by TMA, and more that gather rows.
 #pragma once
 
 #include "stretto/device/grouped_block.h"
@@ -120,9 +120,9 @@ STRETTO_DEVICE void grouped_load(const GroupedParams& params,
   }
 }
 
-// Four warps, by number: two at a time copy 32 rows. TMA brings boxes of neighbouring rows, so rows
-// that lie anywhere are copied in 16-byte pieces, to where TMA's swizzle would have put them: eight
-// lanes a row.
+// Two or four warps, by number: two together copy 32 rows. TMA brings boxes of neighbouring rows,
+// so rows that lie anywhere are copied in 16-byte pieces, to where TMA's swizzle would have put
+// them: eight lanes a row.
 template <GroupedConfig kConfig>
 STRETTO_DEVICE void grouped_gather(const GroupedParams& params,
                                    const GroupedShared<kConfig>& shared, uint32 warp) {

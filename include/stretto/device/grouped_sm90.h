@@ -2,7 +2,7 @@
 // device gives them (grouped_task.h).
 //
 //   load warp    feeds stages of weights by TMA, and of tokens where their rows are sorted
-//   more warps   gather rows of tokens by index where they are not
+//   two or four  gather rows of tokens by index where they are not
 //   consumers    warpgroups; multiply stages with wgmma, finish tiles, hand them over in chunks
 //   store warp   sends chunks to sorted rows of the output, or to rows by index
 #pragma once
