@@ -12,6 +12,8 @@ ahead has ended. With --rivals torch._grouped_mm and DeepGEMM's grouped products
 import argparse
 import concurrent.futures
 import json
+import pathlib
+import selectors
 import subprocess
 import sys
 import tempfile
@@ -20,7 +22,7 @@ import time
 import grouped_contest
 import torch
 from grouped_contest import Routing, contest, deep_gemm, deep_gemm_forms, error_of, random_ids, version_of_deep_gemm
-from grouped_kernels import Kernels, Product
+from grouped_kernels import Kernels, Product, compile_all
 from grouped_tiles import Sort, fitted
 from moe_layers import local
 
@@ -34,6 +36,7 @@ STREAMED = {32: ((256, 5), (192, 6), (128, 10)), 64: ((256, 5), (192, 6), (128, 
 MULTIPLIED = (Sort(256, 128, 4), Sort(192, 128, 4), Sort(128, 128, 6), Sort(128, 192, 5), Sort(128, 256, 4))
 FURTHER = 3  # K blocks that L2 is asked for ahead of stages
 WORST_ERROR = 6e-3
+SILENT_SECONDS, MOST_HUNG = 15, 3
 
 
 def tiles_of(most, product):
@@ -46,12 +49,12 @@ def tiles_of(most, product):
                 found += [Sort(128, rows, tiles[2][1], ranges=ranges) for ranges in (2, 4)]
     found += MULTIPLIED if most > 64 else MULTIPLIED[:1]
     if product == "down" and most > 64:
-        found += [Sort(128, 128, 6, ranges=2), Sort(128, 128, 6, ranges=4), Sort(256, 128, 4, ranges=4)]
+        found += [tile._replace(ranges=ranges) for tile in (Sort(128, 128, 6), Sort(256, 128, 4)) for ranges in (2, 4)]
     found += [tile._replace(ahead=tile.stages + FURTHER) for tile in found
               if tile.ranges == 1 and tile.rows != 192 and tile.stages < 8]
     if product == "up":
         found = [tile._replace(follower="swiglu", stages=5 if tile[:2] == (192, 128) else tile.stages) for tile in found]
-        gathering = MULTIPLIED if most > 96 else [tile for tile in found if tile.ahead == 0 and tile.columns > 128]
+        gathering = [tile for tile in found if tile.ahead == 0 and (tile.rows > 96 if most > 96 else tile.columns > 128)]
         found += [tile._replace(follower="swiglu", gathers=True, gather_warps=warps) for tile in gathering
                   for warps in (2, 4) if warps == 2 or tile.rows <= 192]
     return found
@@ -60,6 +63,12 @@ def tiles_of(most, product):
 def all_tiles():
     return list(dict.fromkeys(tile for most in (*STREAMED, 512) for product in ("up", "down")
                               for tile in tiles_of(most, product)))
+
+
+def named(names):
+    """Of all tiles, those of these names."""
+    by_name = {tile.name: tile for tile in all_tiles()}
+    return [by_name[name] for name in names.split(",")]
 
 
 def check(kernels, tile):
@@ -93,32 +102,51 @@ def check(kernels, tile):
     return "" if error_of(bits[0], expected) < WORST_ERROR else f"off by {error_of(bits[0], expected):.2g}"
 
 
-def check_from(number, folder):
+def check_here(tiles, folder):
     """In a process of its own, since a kernel that faults ends it."""
-    tiles = all_tiles()
-    kernels = Kernels(tiles[number:], folder)
-    for at in range(number, len(tiles)):
-        print(f"begin {at}", flush=True)
-        why = check(kernels, tiles[at])
-        print(f"end {at} {why}", flush=True)
+    kernels = Kernels(tiles, folder)
+    for tile in tiles:
+        print("begin", flush=True)
+        print(f"end {check(kernels, tile)}", flush=True)
 
 
-def wrong_tiles(folder):
-    """By tile, why it takes no part."""
-    tiles, bad, number = all_tiles(), {}, 0
-    while number < len(tiles):
-        command = [sys.executable, __file__, "--check-from", str(number), "--folder", folder]
-        try:
-            lines = subprocess.run(command, capture_output=True, text=True, check=False, timeout=40).stdout.splitlines()
-        except subprocess.TimeoutExpired as error:
-            lines = (error.stdout or b"").decode().splitlines()
-        for line in lines:
-            word, at, *why = line.split(maxsplit=2)
-            number = int(at) + 1
-            bad[tiles[int(at)]] = "ended the process" if word == "begin" else why[0] if why else ""
-        if not lines:
+def lines_of(command, seconds):
+    """What a process prints, line by line, until it is silent for so many seconds; then it is killed."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while selector.select(seconds):
+            line = process.stdout.readline().decode()
+            if not line:
+                break
+            yield line
+    process.kill()
+
+
+def wrong_tiles(folder, tiles):
+    """By tile, why it takes no part. Of kernels that hang three are enough."""
+    bad, number, hung = {}, 0, 0
+    while number < len(tiles) and hung < MOST_HUNG:
+        names = ",".join(tile.name for tile in tiles[number:])
+        command = [sys.executable, "-u", __file__, "--check-here", names, "--folder", folder]
+        began = None
+        for line in lines_of(command, SILENT_SECONDS):
+            word, *why = line.split(maxsplit=1)
+            if word == "begin":
+                began = tiles[number]
+                print(f"check {began.name}", flush=True)
+            elif word == "end":
+                if why and why[0].strip():
+                    bad[began] = why[0].strip()
+                    print(f"  {bad[began]}", flush=True)
+                number, began = number + 1, None
+        if began is None and number < len(tiles):
             raise RuntimeError(f"cannot check kernels from {tiles[number].name} on")
-    return {tile: why for tile, why in bad.items() if why}
+        if began is not None:
+            bad[began] = "ended the process, or hung"
+            print(f"  {bad[began]}", flush=True)
+            number, hung = number + 1, hung + 1
+    return {**bad, **{tile: "not checked" for tile in tiles[number:]}}
 
 
 def run(kernels, load, product, weights, rivals):
@@ -204,16 +232,22 @@ def main():
     parser.add_argument("--seconds", type=float, default=600, help="begin no product after so many")
     parser.add_argument("--commit", default="")
     parser.add_argument("--date", default="")
-    parser.add_argument("--check-from", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--check", help="only these tiles, such as 128x128/4,192x96, are checked, and none is timed")
+    parser.add_argument("--check-here", help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     parser.add_argument("--warm", action="store_true", help=argparse.SUPPRESS)  # only makes DeepGEMM compile its kernels
     args = parser.parse_args()
     loads, start = args.loads.split(","), time.time()
     grouped_contest.ROUNDS, grouped_contest.GRAPH_US = args.rounds, 2000
     torch.backends.cuda.matmul.allow_tf32 = False
-    if args.check_from is not None:
-        check_from(args.check_from, args.folder)
+    if args.check_here:
+        check_here(named(args.check_here), args.folder)
         return
+    if args.check:
+        tiles, folder = named(args.check), tempfile.mkdtemp()
+        compile_all(tiles, pathlib.Path(folder))
+        print(f"compiled, {time.time() - start:.0f} s", flush=True)
+        sys.exit(bool(wrong_tiles(folder, tiles)))
     if args.warm:
         for product in ("up", "down"):
             run(None, loads[0], product, weights_of(loads[0], product), True)
@@ -227,24 +261,23 @@ def main():
         for one in warming:
             one.result()
     print(f"warm, {time.time() - start:.0f} s", flush=True)
-    wrong = wrong_tiles(folder)
+    wrong = wrong_tiles(folder, list(kernels.functions))
     for tile in wrong:
         del kernels.functions[tile]
     bad = {tile.name: why for tile, why in wrong.items()}
     print(f"wrong: {bad or 'none'}, {time.time() - start:.0f} s", flush=True)
-    rows = []
+    result = {"benchmark": "grouped choice", "machine": torch.cuda.get_device_name(0), "commit": args.commit,
+              "date": args.date, "torch": torch.__version__, "deep_gemm": version_of_deep_gemm(), "wrong": bad,
+              "data": "standard normal, random routing", "rows": []}
     for number, load in enumerate(loads):
         for product in ("up", "down"):
-            if time.time() - start < args.seconds:
-                rows.append(run(kernels, load, product, weights_of(load, product), number < args.rivals))
-                print(line_of(rows[-1]), flush=True)
+            if time.time() - start > args.seconds:
+                continue
+            result["rows"].append(run(kernels, load, product, weights_of(load, product), number < args.rivals))
+            print(line_of(result["rows"][-1]), flush=True)
+            if args.out:  # each time, so that a run that is cut off leaves what it has
+                pathlib.Path(args.out).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(f"{time.time() - start:.0f} s")
-    if args.out:
-        result = {"benchmark": "grouped choice", "machine": torch.cuda.get_device_name(0), "commit": args.commit,
-                  "date": args.date, "torch": torch.__version__, "deep_gemm": version_of_deep_gemm(), "wrong": bad,
-                  "data": "standard normal, random routing", "rows": rows}
-        with open(args.out, "w", encoding="utf-8") as file:
-            file.write(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -120,9 +120,9 @@ std::string why_illegal(const GroupedConfig& config) {
     return fmt::format("a grouped kernel has 1, 2 or 4 ranges of K, not {}", config.ranges);
   }
   // Of others the compiler spills some bytes where ranges are added up.
-  if (config.ranges > 1 && (config.columns != 128 || config.rows > 192)) {
+  if (config.ranges > 1 && (config.columns != 128 || config.rows > 128)) {
     return fmt::format(
-        "a grouped kernel's tiles of ranges have 128 columns and at most 192 rows, not {} and {}",
+        "a grouped kernel's tiles of ranges have 128 columns and at most 128 rows, not {} and {}",
         config.columns, config.rows);
   }
   if (config.gather_warps != 2 && (config.gather_warps != 4 || config.rows > 192)) {

@@ -18,6 +18,7 @@ namespace stretto::device {
 
 template <GroupedConfig kConfig>
 STRETTO_DEVICE void grouped_sm90(const GroupedParams& params) {
+  static_assert(has_registers(kConfig));
   constexpr RegisterBudget kRegisters = registers_of(kConfig);
   extern __shared__ uint8 shared_memory[];
   const GroupedShared<kConfig> shared(shared_address(shared_memory));

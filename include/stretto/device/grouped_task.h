@@ -82,15 +82,25 @@ STRETTO_HOST_DEVICE GroupedLayout layout_of(const GroupedConfig& config) {
   return layout;
 }
 
-// What movers need to copy rows, consumers go without. All warps together have 65536 registers.
+// What movers need to copy rows, consumers go without.
 STRETTO_HOST_DEVICE RegisterBudget registers_of(const GroupedConfig& config) {
   const bool has_gatherers = layout_of(config).gather_warps == 4;
   if (config.columns == 192) {
-    return has_gatherers ? RegisterBudget{144, 40} : RegisterBudget{144, 72};
+    return has_gatherers ? RegisterBudget{128, 48} : RegisterBudget{144, 72};
   }
   if (has_gatherers) return {208, 48};
-  if (config.ranges > 1) return {224, 64};  // less to keep, more to ask for
+  if (config.ranges > 1) return {208, 88};
   return config.gathers || config.scatters ? RegisterBudget{216, 72} : RegisterBudget{232, 40};
+}
+
+// A block that asks for more than it was launched with waits for ever. It is launched with as many
+// for each thread as 65536 have room for, in steps of 8.
+STRETTO_HOST_DEVICE bool has_registers(const GroupedConfig& config) {
+  const int32 threads = layout_of(config).threads;
+  const int32 consumers = layout_of(config).consumers * kWarpgroup;
+  const RegisterBudget budget = registers_of(config);
+  const int32 asked = consumers * budget.consumer + (threads - consumers) * budget.mover;
+  return asked <= 65536 / threads / 8 * 8 * threads;
 }
 
 // The chunks of a tile of so many rows that range `range` of so many adds up and stores begin here;
