@@ -4,9 +4,8 @@
     bench/grouped_choice.py --out results.json [--loads qwen30b:ep8:128,mixtral:ep8:2048] [--seconds 200] [--rivals]
 
 First each kernel is checked: integers exactly, and the same bits for several numbers of blocks. Then the two products
-of each load, gate and up with SwiGLU and down, are multiplied by all tiles that could be the best there, in turns.
-*early*: L2 is asked for likely weights before the kernel
-ahead has ended. With --rivals torch._grouped_mm and DeepGEMM's grouped products take part, of sorted rows and without SwiGLU.
+of each load, gate and up with SwiGLU and down, are multiplied by all tiles that could be the best there, in turns. With
+--rivals torch._grouped_mm and DeepGEMM's grouped products take part, of sorted rows and without SwiGLU.
 """
 
 import argparse
@@ -23,51 +22,63 @@ import grouped_contest
 import torch
 from grouped_contest import Routing, contest, deep_gemm, deep_gemm_forms, error_of, random_ids, version_of_deep_gemm
 from grouped_kernels import Kernels, Product, compile_all
-from grouped_tiles import Sort, fitted
+from grouped_tiles import MOST_GATHERED, TILES, expert_us, filled, fitted
 from moe_layers import local
 
-LOADS = ("qwen30b:ep8:128", "qwen30b:ep8:1024", "mixtral:ep8:256", "mixtral:ep8:2048", "mixtral:tp8:128",
-         "mixtral:tp8:1024", "qwen30b:tp8:128", "qwen30b:tp8:1024", "qwen235b:ep8:128", "qwen235b:ep8:512",
-         "dsv3:ep8:64", "dsv3:ep8:256", "dsv3:ep8:1024", "gptoss:ep8:128", "gptoss:ep8:1024", "glm45:ep8:256",
-         "glm45:ep8:1024", "dsv3:tp8:256", "glm45:tp8:512", "mixtral:ep8:16", "mixtral:ep8:64", "mixtral:ep8:512",
-         "qwen30b:ep8:32", "qwen30b:ep8:256", "qwen30b:ep8:512")
-STREAMED = {32: ((256, 5), (192, 6), (128, 10)), 64: ((256, 5), (192, 6), (128, 8)),
-            96: ((256, 4), (192, 5), (128, 7))}  # rows: columns and stages
-MULTIPLIED = (Sort(256, 128, 4), Sort(192, 128, 4), Sort(128, 128, 6), Sort(128, 192, 5), Sort(128, 256, 4))
-FURTHER = 3  # K blocks that L2 is asked for ahead of stages
+LOADS = ("mixtral:ep8:128", "mixtral:ep8:256", "mixtral:ep8:16", "qwen30b:ep8:128", "mixtral:tp8:1024",
+         "qwen235b:ep8:128", "gptoss:ep8:128", "glm45:ep8:256", "dsv3:ep8:256", "mixtral:ep8:64", "mixtral:tp8:128",
+         "qwen30b:ep8:1024", "qwen235b:ep8:512", "gptoss:ep8:1024", "dsv3:ep8:64", "dsv3:tp8:256", "glm45:tp8:512",
+         "mixtral:ep8:512")
+WORTH_TIMING = 1.3  # times what the best should take
 WORST_ERROR = 6e-3
 SILENT_SECONDS, MOST_HUNG = 15, 3
+MOST_TIMED = (6, 3)  # of sorted rows, and of gathered ones
 
 
-def tiles_of(most, product):
-    """Those that could be the best where an expert has at most so many rows."""
+def tiles_of(rows, experts, n, k, product):
+    """Those that could be the best, by what the model says; the chosen ones first."""
     found = []
-    for rows, tiles in STREAMED.items():
-        if most <= rows and not any(most <= less for less in STREAMED if less < rows):
-            found += [Sort(columns, rows, stages) for columns, stages in tiles]
-            if product == "down":
-                found += [Sort(128, rows, tiles[2][1], ranges=ranges) for ranges in (2, 4)]
-    found += MULTIPLIED if most > 64 else MULTIPLIED[:1]
-    if product == "down" and most > 64:
-        found += [tile._replace(ranges=ranges) for tile in (Sort(128, 128, 6), Sort(256, 128, 4)) for ranges in (2, 4)]
-    found += [tile._replace(ahead=tile.stages + FURTHER) for tile in found
-              if tile.ranges == 1 and tile.rows != 192 and tile.stages < 8]
-    if product == "up":
-        found = [tile._replace(follower="swiglu", stages=5 if tile[:2] == (192, 128) else tile.stages) for tile in found]
-        gathering = [tile for tile in found if tile.ahead == 0 and (tile.rows > 96 if most > 96 else tile.columns > 128)]
-        found += [tile._replace(follower="swiglu", gathers=True, gather_warps=warps) for tile in gathering
-                  for warps in (2, 4) if warps == 2 or tile.rows <= 192]
+    for gathers in ((False, True) if product == "up" else (False,)):
+        us = {tile: expert_us(tile, rows // max(experts, 1), experts, n, k, gathers) for tile in TILES
+              if not (gathers and tile.rows > MOST_GATHERED) and k >= 128 * tile.ranges}
+        near = [tile for tile in us if us[tile] < WORTH_TIMING * min(us.values())]
+        chosen = fitted(rows, experts, n, k, gathers=gathers)
+        found += [filled(tile._replace(gathers=gathers, follower="swiglu" if product == "up" else "none"))
+                  for tile in sorted(near, key=lambda tile: (tile != chosen, us[tile]))[:MOST_TIMED[gathers]]]
     return found
 
 
-def all_tiles():
-    return list(dict.fromkeys(tile for most in (*STREAMED, 512) for product in ("up", "down")
-                              for tile in tiles_of(most, product)))
+def routing_of(load):
+    model, part, count = load.split(":")
+    _, _, experts, top_k, tokens = local(model, part, int(count))
+    return Routing(random_ids(tokens, experts, top_k), experts)
+
+
+def tokens_of(load):
+    model, part, count = load.split(":")
+    return local(model, part, int(count))[4]
+
+
+def sizes_of(load, product):
+    """(n, k)"""
+    model, part, count = load.split(":")
+    hidden, inner, *_ = local(model, part, int(count))
+    return (2 * inner, hidden) if product == "up" else (hidden, inner)
+
+
+def all_tiles(loads):
+    found = []
+    for load in loads:
+        routing = routing_of(load)
+        for product in ("up", "down"):
+            found += tiles_of(routing.rows, routing.active, *sizes_of(load, product), product)
+    return list(dict.fromkeys(found))
 
 
 def named(names):
-    """Of all tiles, those of these names."""
-    by_name = {tile.name: tile for tile in all_tiles()}
+    """Tiles of such names."""
+    by_name = {tile.name: tile for one in TILES for gathers in (False, True) for follower in ("none", "swiglu")
+               for tile in [filled(one._replace(gathers=gathers, follower=follower))]}
     return [by_name[name] for name in names.split(",")]
 
 
@@ -150,25 +161,22 @@ def wrong_tiles(folder, tiles):
 
 
 def run(kernels, load, product, weights, rivals):
-    model, part, count = load.split(":")
-    hidden, inner, experts, top_k, tokens = local(model, part, int(count))
-    k, n = (hidden, 2 * inner) if product == "up" else (inner, hidden)
-    routing = Routing(random_ids(tokens, experts, top_k), experts)
+    n, k = sizes_of(load, product)
+    routing = routing_of(load)
+    tokens = tokens_of(load)
     x = torch.randn(tokens if product == "up" else routing.rows, k, device="cuda").bfloat16()
     rows = x[routing.sources.long()].contiguous() if product == "up" else x
-    calls, errors, expected = {}, {}, None
-    if k % 8 == 0 and (rivals or kernels):
-        by_columns, kept = weights.transpose(-2, -1), {}
+    calls, errors, kept, by_columns = {}, {}, {}, weights.transpose(-2, -1)
 
-        def grouped_mm():
-            kept["y"] = torch._grouped_mm(rows, by_columns, offs=routing.ends)
+    def grouped_mm():
+        kept["y"] = torch._grouped_mm(rows, by_columns, offs=routing.ends)
 
-        grouped_mm()
-        expected = kept["y"].clone()
-        if rivals:
-            calls["torch"] = grouped_mm
+    grouped_mm()
+    expected = kept["y"].clone()
+    if rivals:
+        calls["torch"] = grouped_mm
     most = int(routing.counts_here.max())
-    for tile in (tiles_of(most, product) if kernels else ()):
+    for tile in (tiles_of(routing.rows, routing.active, n, k, product) if kernels else ()):
         if tile not in kernels.functions:
             continue
         output = torch.full((routing.rows, n // tile.halves), float("nan"), device="cuda", dtype=torch.bfloat16)
@@ -179,13 +187,6 @@ def run(kernels, load, product, weights, rivals):
         if tile.halves == 2:
             reference = torch.nn.functional.silu(expected[:, :n // 2].float()) * expected[:, n // 2:].float()
         errors[tile.name], calls[tile.name] = error_of(output, reference), call
-        if tile.ahead == 0 and not tile.gathers:
-            likely = routing.rows // max(1, routing.active)
-            early = torch.full_like(output, float("nan"))
-            calls[f"{tile.name} early"] = Product(kernels, tile, rows, weights, early, routing.counts, routing.sources,
-                                                  routing.targets, likely)
-            calls[f"{tile.name} early"]()
-            errors[f"{tile.name} early"] = error_of(early, reference)
     if deep_gemm and rivals and k % 64 == 0:
         for form, call, result in deep_gemm_forms(routing, tokens, rows, weights, n):
             call()
@@ -194,16 +195,15 @@ def run(kernels, load, product, weights, rivals):
     wrong = {name: error for name, error in errors.items() if not error < WORST_ERROR}
     if not kernels:
         return None
-    chosen = fitted(routing.rows, routing.active, n)
-    return {"load": load, "product": product, "rows": routing.rows, "experts": experts, "active": routing.active,
-            "most": most, "n": n, "k": k, "chosen": chosen._replace(follower="swiglu" if product == "up" else "none").name,
+    chosen = fitted(routing.rows, routing.active, n, k)
+    return {"load": load, "product": product, "rows": routing.rows, "experts": weights.shape[0],
+            "active": routing.active, "most": most, "n": n, "k": k, "chosen": chosen._replace(follower="swiglu" if product == "up" else "none").name,
             "wrong": wrong, "us": contest({name: call for name, call in calls.items() if name not in wrong})}
 
 
 def weights_of(load, product):
     model, part, _ = load.split(":")
-    hidden, inner, experts, _, _ = local(model, part, 1)
-    shape = (experts, 2 * inner, hidden) if product == "up" else (experts, hidden, inner)
+    shape = (local(model, part, 1)[2], *sizes_of(load, product))
     weights = torch.empty(shape, device="cuda", dtype=torch.bfloat16)
     for expert in weights:
         expert.normal_(std=shape[2] ** -0.5)
@@ -256,7 +256,7 @@ def main():
         warming = [pool.submit(subprocess.run, [sys.executable, __file__, "--warm", "--loads", load], check=False)
                    for load in (loads[:args.rivals] if deep_gemm else ())]
         folder = tempfile.mkdtemp()
-        kernels = Kernels(all_tiles(), folder)
+        kernels = Kernels(all_tiles(loads), folder)
         print(f"{len(kernels.functions)} kernels, {time.time() - start:.0f} s", flush=True)
         for one in warming:
             one.result()

@@ -23,7 +23,7 @@ import time
 import torch
 
 from grouped_kernels import Kernels, Product
-from grouped_tiles import MIDDLE, TALL, WIDE, fitted
+from grouped_tiles import filled, fitted
 from moe_layers import MODELS
 
 try:
@@ -32,9 +32,6 @@ except ImportError:
     deep_gemm = None
 
 TOKENS = (16, 64, 256, 1024, 2048, 4096, 8192, 16384)
-UP = {tile: (tile._replace(gathers=True), tile._replace(gathers=True, follower="swiglu"),
-             tile._replace(follower="swiglu")) for tile in (WIDE, MIDDLE, TALL)}
-DOWN = {tile: (tile._replace(scatters=True),) for tile in (WIDE, MIDDLE, TALL)}
 MOST_WARMING = 6  # at a time, for their memory
 MOST_LAUNCHES, GRAPH_US, ROUNDS, WORST_ERROR = 10, 8000, 9, 6e-3
 
@@ -133,6 +130,26 @@ def contest(calls):
             for name, us in times.items()}
 
 
+def tiles_of(routing, product, n, k):
+    """What the kernel chooses, and with what it can do besides."""
+    tile, gathering = (fitted(routing.rows, routing.active, n, k, gathers=gathers) for gathers in (False, True))
+    if product == "down":
+        return [tile, filled(tile._replace(scatters=True))]
+    gathering = gathering._replace(gathers=True)
+    return [tile, filled(tile._replace(follower="swiglu")), filled(gathering),
+            filled(gathering._replace(follower="swiglu"))]
+
+
+def all_tiles(models, counts):
+    found = []
+    for model in models:
+        hidden, inner, experts, top_k = MODELS[model]
+        for count in counts:
+            routing = Routing(random_ids(count, experts, top_k), experts)
+            found += tiles_of(routing, "up", 2 * inner, hidden) + tiles_of(routing, "down", hidden, inner)
+    return list(dict.fromkeys(found))
+
+
 def run(kernels, model, product, tokens, weights):
     hidden, inner, experts, top_k = MODELS[model]
     k, n = (hidden, 2 * inner) if product == "up" else (inner, hidden)
@@ -147,18 +164,16 @@ def run(kernels, model, product, tokens, weights):
     grouped_mm()
     expected = kept["y"].clone()
     calls["torch"] = grouped_mm
-    tile = fitted(routing.rows, routing.active, n)
-    for sort in ((WIDE, MIDDLE, TALL) if kernels else ()):
-        for one in (sort, *((UP if product == "up" else DOWN)[sort] if sort == tile else ())):
-            output = torch.full((routing.rows, n // one.halves), float("nan"), device="cuda", dtype=torch.bfloat16)
-            call = Product(kernels, one, x if one.gathers else rows, weights, output, routing.counts, routing.sources,
-                           routing.targets)
-            call()
-            reference = expected
-            if one.halves == 2:
-                reference = torch.nn.functional.silu(expected[:, :n // 2].float()) * expected[:, n // 2:].float()
-            found = output[routing.targets.long()] if one.scatters else output
-            errors[one.name], calls[one.name] = error_of(found, reference), call
+    for one in (tiles_of(routing, product, n, k) if kernels else ()):
+        output = torch.full((routing.rows, n // one.halves), float("nan"), device="cuda", dtype=torch.bfloat16)
+        call = Product(kernels, one, x if one.gathers else rows, weights, output, routing.counts, routing.sources,
+                       routing.targets)
+        call()
+        reference = expected
+        if one.halves == 2:
+            reference = torch.nn.functional.silu(expected[:, :n // 2].float()) * expected[:, n // 2:].float()
+        found = output[routing.targets.long()] if one.scatters else output
+        errors[one.name], calls[one.name] = error_of(found, reference), call
     if product == "up" and kernels:
         moved = torch.empty_like(rows)
         calls["gather alone"] = lambda: torch.index_select(x, 0, routing.sources, out=moved)
@@ -172,7 +187,7 @@ def run(kernels, model, product, tokens, weights):
     if not kernels:
         return None
     return {"model": model, "product": product, "tokens": tokens, "rows": routing.rows, "experts": experts,
-            "active": routing.active, "n": n, "k": k, "tile": tile.name, "us": contest(calls),
+            "active": routing.active, "n": n, "k": k, "tile": fitted(routing.rows, routing.active, n, k).name, "us": contest(calls),
             "padding": {unit: round(routing.padding(unit), 4) for unit in (16, 64, 128)}}
 
 
@@ -225,8 +240,7 @@ def main():
 
         with concurrent.futures.ThreadPoolExecutor(MOST_WARMING) as pool:
             list(pool.map(warm, products))
-    tiles = (WIDE, MIDDLE, TALL)
-    kernels = Kernels([*tiles, *(sort for tile in tiles for sort in (*UP[tile], *DOWN[tile]))])
+    kernels = Kernels(all_tiles(args.models.split(","), tokens))
     rows = []
     for model, product in products:
         weights = weights_of(model, product)

@@ -18,8 +18,7 @@ INCLUDE = pathlib.Path(__file__).resolve().parent.parent / "include"
 SOURCE = """#include "stretto/device/grouped_sm90.h"
 using namespace stretto::device;
 constexpr GroupedConfig kConfig{{.columns = {columns}, .rows = {rows}, .stages = {stages},
-                                .ranges = {ranges}, .ahead = {ahead},
-                                .gathers = {gathers}, .gather_warps = {gather_warps}, .scatters = {scatters},
+                                .ranges = {ranges}, .gathers = {gathers}, .scatters = {scatters},
                                 .follower = Follower::{follower}}};
 __constant__ int block[2] = {{layout_of(kConfig).shared_bytes, layout_of(kConfig).threads}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, 1)
@@ -95,7 +94,7 @@ class Kernels:
 class Product:
     """One launch: output[target or sorted row] = follower(tokens[source or sorted row] @ weights[expert].T)."""
 
-    def __init__(self, kernels, sort, tokens, weights, output, counts, sources, targets, likely=0):
+    def __init__(self, kernels, sort, tokens, weights, output, counts, sources, targets):
         self.driver = kernels.driver
         self.function, self.shared, self.threads = kernels.functions[sort]
         self.tickets = torch.zeros(2, dtype=torch.int32, device="cuda")
@@ -114,11 +113,10 @@ class Product:
         maps += [self.map(output, [n, output.shape[0]], [output.stride(0)], [at_once, rows], PROMOTE_NONE,
                           SWIZZLE_64 if at_once == 32 else SWIZZLE_128) for rows in STORED_AT_ONCE]
         stored_columns = sort.columns // sort.halves
-        words = struct.pack("<7Q16I", counts.data_ptr(), sources.data_ptr(), targets.data_ptr(), 0,
+        words = struct.pack("<7Q15I", counts.data_ptr(), sources.data_ptr(), targets.data_ptr(), 0,
                             self.tickets.data_ptr(), tokens.data_ptr(), output.data_ptr(), tokens.stride(0) * 2,
                             tokens.shape[0], experts, 1, output.stride(0) * 2, n, -(-n // stored_columns),
-                            -(-k // 64), k * 2, BAND, sources.shape[0], output.shape[0], 1, 0, experts,
-                            likely)
+                            -(-k // 64), k * 2, BAND, sources.shape[0], output.shape[0], 1, 0, experts)
         self.params = ctypes.create_string_buffer(b"".join(maps) + words, 4096)
         self.arguments = (ctypes.c_void_p * 1)(ctypes.addressof(self.params))
         self.attributes = (Attribute * 2)(Attribute(CAN_OVERLAP, 0, 1), Attribute(CLUSTER, 0, sort.ranges, (1, 1)))

@@ -1,5 +1,6 @@
 """Which tile the grouped kernel takes for a product of experts. Without PyTorch, so that tests can ask."""
 
+import math
 import typing
 
 
@@ -7,18 +8,15 @@ class Sort(typing.NamedTuple):
     columns: int
     rows: int
     stages: int
+    ranges: int = 1
     gathers: bool = False
     scatters: bool = False
     follower: str = "none"
-    ranges: int = 1
-    ahead: int = 0
-    gather_warps: int = 2
 
     @property
     def name(self):
-        words = ["gathered" * self.gathers, "by 4" * (self.gathers and self.gather_warps == 4), "scattered" * self.scatters, self.follower.replace("none", "")]
-        parts = f"/{self.ranges}" * (self.ranges > 1) + f"+{self.ahead}" * (self.ahead > 0)
-        return " ".join([f"{self.columns}x{self.rows}{parts}", *filter(None, words)])
+        words = ["gathered" * self.gathers, "scattered" * self.scatters, self.follower.replace("none", "")]
+        return " ".join([f"{self.columns}x{self.rows}" + f"/{self.ranges}" * (self.ranges > 1), *filter(None, words)])
 
     @property
     def halves(self):
@@ -30,16 +28,58 @@ class Sort(typing.NamedTuple):
         return 32 if self.columns // self.halves == 96 else 64
 
 
-WIDE, MIDDLE, TALL = Sort(256, 128, 4), Sort(128, 192, 5), Sort(128, 256, 4)
+def filled(sort):
+    """With as many stages as shared memory has room for."""
+    stored = sort.columns // sort.halves
+    rings = 1 if stored == 64 else sort.columns // 64 if sort.columns == 192 else 2
+    rest = 1024 + rings * 2 * 32 * sort.stored_at_once * 2 + 7088 + 8 * sort.rows * sort.gathers
+    return sort._replace(stages=min(12, (232448 - rest) // (128 * (sort.columns + sort.rows))))
 
 
-def fitted(rows, experts, columns, num_sms=132, gathers=False):
-    """As fitted() of src/gpu/grouped_kernel.h: tests/gpu/grouped_tiles.txt holds both to the same."""
+# What follows is src/op/expert_tiles.cpp in Python, where the constants are explained; tests/gpu/grouped_tiles.txt
+# holds both to the same.
+TILES = tuple(Sort(*tile) for tile in (
+    (256, 128, 4), (128, 192, 5), (128, 256, 4), (192, 128, 4), (128, 128, 6), (256, 96, 4), (192, 96, 5), (128, 96, 7),
+    (256, 64, 5), (192, 64, 6), (128, 64, 8), (256, 32, 5), (192, 32, 6), (128, 32, 10), (128, 64, 8, 2),
+    (128, 128, 6, 2)))
+SMS_OF_RANGES, WORTH_RANGES, MOST_GATHERED = 132, 0.9, 192
+
+
+def cuts_of(rows, spread, most):
+    cuts, edge = 1, most
+    while edge < rows + spread - 1e-6:
+        cuts += min(max(0.5 + (rows - edge) / (2 * spread), 0), 1) if spread > 0 else 1
+        edge += most
+    return cuts
+
+
+def expert_us(tile, rows, experts, columns, k, gathers=False, num_sms=132):
+    """About, of experts that have so many rows in the mean."""
+    rows, experts = max(rows, 1), max(experts, 1)
+    spread = math.sqrt(rows * (1 - 1 / experts))
+    cuts = cuts_of(rows, spread, tile.rows)
+    high = min(max(rows / cuts + (8 if experts > 1 else 0), 16), tile.rows)
+    multiply = (2.52 if tile.columns == 128 else 2.6) * (tile.columns / 64) * high
+    load, gather = 128 * (tile.columns + high) / 56, 128 * high / 26 if gathers else 0
+    stage = math.sqrt(math.sqrt(multiply ** 4 + load ** 4 + gather ** 4)) + 200 / tile.stages ** 2
+    blocks_of_k = math.ceil(-(-k // 64) / tile.ranges)
+    besides = 400 + (5000 if tile.ranges > 1 else 0)
+    each = blocks_of_k * stage + besides
+    rounds = experts * cuts * -(-columns // tile.columns) * tile.ranges / (num_sms // tile.ranges * tile.ranges)
+    whole = math.floor(cuts)
+    uneven = 4 * (cuts - whole) * (1 - (cuts - whole))
+    longest = blocks_of_k * stage * max(1, min(tile.rows, (rows + spread) / whole) / high) + besides
+    cycles = (1 - uneven) * math.ceil(rounds - 1e-9) * each + uneven * max(longest, rounds * each + 0.56 * longest)
+    return 7 + math.hypot(cycles / 1750, experts * columns * k * 2 / 4.6e6)
+
+
+def fitted(rows, experts, columns, k, num_sms=132, gathers=False):
+    """Of `rows` rows of all experts together."""
     mean = rows // max(experts, 1)
-    wide, thin = -(-columns // 256), -(-columns // 128)
-    # An SM gathers rows for tiles of 256 columns as fast as it multiplies, for thin ones it does not.
-    if mean < 80 or (gathers and mean > 180 and 10 * wide <= 6 * thin
-                     and experts * -(-mean // 128) * wide >= 2 * num_sms):
-        return WIDE
-    tall_tiles = experts * -(-mean // 256) * thin
-    return MIDDLE if mean <= 180 or tall_tiles < 4 * num_sms else TALL
+
+    def best(ranges, sms):
+        tiles = [tile for tile in TILES if tile.ranges == ranges and not (gathers and tile.rows > MOST_GATHERED)]
+        return min((expert_us(tile, mean, experts, columns, k, gathers, sms), at, tile) for at, tile in enumerate(tiles))
+
+    splits = k > 192 and best(2, SMS_OF_RANGES)[0] < WORTH_RANGES * best(1, SMS_OF_RANGES)[0]
+    return best(2 if splits else 1, num_sms)[2]

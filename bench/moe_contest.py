@@ -18,8 +18,9 @@ import json
 import time
 
 import torch
-from grouped_contest import MIDDLE, TALL, WIDE, Routing, contest, error_of, fitted, random_ids
+from grouped_contest import Routing, contest, error_of, random_ids
 from grouped_kernels import Kernels, Product
+from grouped_tiles import filled, fitted
 from kernel_times import kernels_in, steps_in
 from moe_layers import ROUTINGS, best_deep_gemm, bias_of, data_of, local
 from moe_rivals import deep_gemm_version, rivals
@@ -53,14 +54,29 @@ def reference(x, ids, weights, gate_up, down):
     return sums
 
 
+def tiles_of(routing, hidden, inner):
+    """Of gate and up, and of down."""
+    up = fitted(routing.rows, routing.active, 2 * inner, hidden)
+    return filled(up._replace(follower="swiglu")), fitted(routing.rows, routing.active, hidden, inner)
+
+
+def all_tiles(models, loads, counts, routing):
+    found = set()
+    for model in models:
+        for load in loads:
+            for count in counts:
+                hidden, inner, experts, top_k, tokens = local(model, load, count)
+                found.update(tiles_of(Routing(ids_of(tokens, experts, top_k, routing), experts), hidden, inner))
+    return found
+
+
 def by_kernels(kernels, x, routing, gate_up, down):
     rows = x[routing.sources.long()].contiguous()
     act = torch.empty(routing.rows, down.shape[2], device="cuda", dtype=torch.bfloat16)
     out = torch.empty(routing.rows, down.shape[1], device="cuda", dtype=torch.bfloat16)
-    up_tile = fitted(routing.rows, routing.active, gate_up.shape[1])
-    down_tile = fitted(routing.rows, routing.active, down.shape[1])
+    up_tile, down_tile = tiles_of(routing, *down.shape[1:])
     rest = (routing.counts, routing.sources, routing.targets)
-    return {"up alone": Product(kernels, up_tile._replace(follower="swiglu"), rows, gate_up, act, *rest),
+    return {"up alone": Product(kernels, up_tile, rows, gate_up, act, *rest),
             "down alone": Product(kernels, down_tile, act, down, out, *rest)}
 
 
@@ -156,7 +172,8 @@ def main():
     args = parser.parse_args()
     start, schedules, rows = time.time(), args.schedules.split(), []
     torch.backends.cuda.matmul.allow_tf32 = False
-    kernels = Kernels([*(tile._replace(follower="swiglu") for tile in (WIDE, MIDDLE, TALL)), WIDE, MIDDLE, TALL])
+    kernels = Kernels(all_tiles(args.models.split(","), args.loads.split(","), list(map(int, args.tokens.split(","))),
+                                args.routing))
     print(f"kernels {time.time() - start:.0f} s", flush=True)
     with stretto.Context(rank=0, ranks=1, gpu=0) as context:
         for model in args.models.split(","):

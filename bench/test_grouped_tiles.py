@@ -17,7 +17,7 @@ class GroupedTiles(unittest.TestCase):
             *sizes, last = shape.split()
             gathers = last == "gathers"
             found = fitted(*map(int, sizes if gathers else [*sizes, last]), gathers=gathers)
-            self.assertEqual((found.columns, found.rows, found.stages), tuple(map(int, tile.split())), line)
+            self.assertEqual((found.columns, found.rows, found.stages, found.ranges), tuple(map(int, tile.split())), line)
 
 
 if __name__ == "__main__":

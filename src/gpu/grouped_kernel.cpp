@@ -68,7 +68,6 @@ void check_operands(const GroupedConfig& config, const GroupedOperands& o) {
   demand(o.low_experts >= 0 && o.low_experts <= o.experts,
          fmt::format("of {} experts 0 to {} have low tiles, not {}", o.experts, o.experts,
                      o.low_experts));
-  demand(o.likely_rows >= 0 && o.likely_rows <= INT32_MAX, "an expert has 0 rows or more");
   demand(o.entry_rows >= 1 && o.entry_rows <= INT32_MAX, "entries of a partition have rows");
   demand(o.rows_of_expert != 0, "a grouped kernel needs the numbers of its experts' rows");
   demand(o.tickets != 0, "a grouped kernel needs two words of zeros");
@@ -87,12 +86,9 @@ const T* pointer(DevicePtr address) {
 
 std::string describe(const GroupedConfig& config) {
   return fmt::format(
-      "{}x{}x{}{} stages {}{} {}{}{}{}{}", config.columns, config.rows, kTileK,
+      "{}x{}x{}{} stages {} {}{}{}{}{}", config.columns, config.rows, kTileK,
       config.ranges > 1 ? fmt::format("/{}", config.ranges) : "", config.stages,
-      config.ahead > 0 ? fmt::format(" ahead {}", config.ahead) : "", config.bf16 ? "bf16" : "fp16",
-      !config.gathers            ? ""
-      : config.gather_warps == 4 ? " gathers by 4"
-                                 : " gathers",
+      config.bf16 ? "bf16" : "fp16", config.gathers ? " gathers" : "",
       config.scatters ? " scatters" : "", config.weighs ? " weighs" : "",
       config.follower != Follower::none ? fmt::format(" {}", name_of(config.follower)) : "");
 }
@@ -110,29 +106,25 @@ std::string why_illegal(const GroupedConfig& config) {
         "not {}",
         config.columns, device::kUnitRows, most, config.rows);
   }
+  if (config.gathers && config.rows > device::kMostGathered) {
+    return fmt::format("a grouped kernel gathers for tiles of at most {} rows, not {}",
+                       device::kMostGathered, config.rows);
+  }
   if (config.gathers && config.rows % 32 != 0) {
     return fmt::format(
         "a grouped kernel gathers 32 rows at once: its tiles have a multiple of that, "
         "not {}",
         config.rows);
   }
-  if (config.ranges != 1 && config.ranges != 2 && config.ranges != 4) {
-    return fmt::format("a grouped kernel has 1, 2 or 4 ranges of K, not {}", config.ranges);
+  // Clusters of four find too few places on a GPU.
+  if (config.ranges != 1 && config.ranges != 2) {
+    return fmt::format("a grouped kernel has 1 or 2 ranges of K, not {}", config.ranges);
   }
   // Of others the compiler spills some bytes where ranges are added up.
   if (config.ranges > 1 && (config.columns != 128 || config.rows > 128)) {
     return fmt::format(
         "a grouped kernel's tiles of ranges have 128 columns and at most 128 rows, not {} and {}",
         config.columns, config.rows);
-  }
-  if (config.gather_warps != 2 && (config.gather_warps != 4 || config.rows > 192)) {
-    return fmt::format(
-        "rows are gathered by 2 warps, or by 4 where a tile has at most 192 rows, not by {}",
-        config.gather_warps);
-  }
-  if (config.ahead != 0 && config.ahead <= config.stages) {
-    return fmt::format("weights are asked for ahead of all {} stages or not at all, not {} blocks",
-                       config.stages, config.ahead);
   }
   if (config.stages < 2 || config.stages >= device::kTileNotes - 3) {
     return fmt::format("stages must be 2 to {}", device::kTileNotes - 4);
@@ -142,23 +134,14 @@ std::string why_illegal(const GroupedConfig& config) {
 
 GroupedConfig fitted(GroupedConfig config, const GroupedShape& shape, int num_sms) {
   const int64_t rows = shape.rows / std::max<int64_t>(shape.experts, 1);
-  // Of few tiles smaller ones waste less at the end.
-  const int64_t tall_tiles = shape.experts * ((rows + 255) / 256) * ((shape.columns + 127) / 128);
-  const bool gathers_wide =
-      config.gathers && gathers_for_wide_tiles({rows, shape.experts, shape.columns}, num_sms);
-  if (rows < 80 || gathers_wide) {
-    config.columns = 256;
-    config.rows = 128;
-    config.stages = 4;
-  } else if (rows <= 180 || tall_tiles < 4 * num_sms) {
-    config.columns = 128;
-    config.rows = 192;
-    config.stages = 5;
-  } else {
-    config.columns = 128;
-    config.rows = 256;
-    config.stages = 4;
-  }
+  const ExpertTile tile =
+      expert_tile({rows, shape.experts, shape.columns, shape.k}, config.gathers, num_sms);
+  config.columns = tile.columns;
+  config.rows = tile.rows;
+  config.stages = tile.stages;
+  config.ranges = tile.ranges;
+  // Other followers and warps leave room for another.
+  for (GroupedConfig more = config; ++more.stages, why_illegal(more).empty();) config = more;
   return config;
 }
 
@@ -212,17 +195,15 @@ std::string grouped_source(const GroupedConfig& config) {
   return fmt::format(R"(#include "stretto/device/grouped_sm90.h"
 using namespace stretto::device;
 constexpr GroupedConfig kConfig{{.columns = {}, .rows = {}, .stages = {}, .ranges = {},
-                                .ahead = {}, .bf16 = {},
-                                .gathers = {}, .gather_warps = {}, .scatters = {}, .weighs = {},
+                                .bf16 = {}, .gathers = {}, .scatters = {}, .weighs = {},
                                 .follower = Follower::{}}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, 1)
 stretto_grouped(const __grid_constant__ GroupedParams params) {{
   grouped_sm90<kConfig>(params);
 }}
 )",
-                     config.columns, config.rows, config.stages, config.ranges, config.ahead,
-                     config.bf16, config.gathers, config.gather_warps, config.scatters,
-                     config.weighs, name_of(config.follower));
+                     config.columns, config.rows, config.stages, config.ranges, config.bf16,
+                     config.gathers, config.scatters, config.weighs, name_of(config.follower));
 }
 
 device::GroupedParams grouped_params(const GroupedConfig& config, const GroupedOperands& operands) {
@@ -258,7 +239,6 @@ device::GroupedParams grouped_params(const GroupedConfig& config, const GroupedO
   params.token_rows = static_cast<uint32_t>(o.tokens.rows);
   params.experts = static_cast<uint32_t>(o.experts);
   params.low_from = static_cast<uint32_t>(o.experts - o.low_experts);
-  params.likely_rows = static_cast<uint32_t>(o.likely_rows);
   params.entry_rows = static_cast<uint32_t>(o.entry_rows);
   params.output_row_bytes = static_cast<uint32_t>(o.output.stride * num_bytes(o.output.dtype));
   params.output_columns = static_cast<uint32_t>(n);

@@ -10,7 +10,7 @@
 
 namespace stretto::cuda {
 
-// "256x128x64 stages 4 bf16 gathers swiglu"; of ranges of K "256x128x64/4 stages 4 bf16"
+// "256x128x64 stages 4 bf16 gathers swiglu"; of ranges of K "128x128x64/2 stages 6 bf16"
 std::string describe(const device::GroupedConfig& config);
 
 // Why no kernel can be made of this configuration; empty when it can.
@@ -21,10 +21,11 @@ struct GroupedShape {
   int64_t rows = 0;     // of all experts together
   int64_t experts = 1;  // that have some
   int64_t columns = 0;  // of an expert's weights
+  int64_t k = 0;
 };
 
-// The tile that is fast for this shape, with the other choices of `config`. It is right for any
-// number of rows.
+// The tile that is fast for this shape (op/expert_tiles.h), with the other choices of `config`. It
+// is right for any number of rows.
 device::GroupedConfig fitted(device::GroupedConfig config, const GroupedShape& shape, int num_sms);
 
 // Of how many of the last experts tiles are best half as high, so that `blocks` blocks, which take
@@ -41,7 +42,6 @@ struct GroupedOperands {
   int64_t most_rows = 0;    // of the partition, with those that no choice has
   int64_t entry_rows = 1;   // of the partition: an expert's rows begin at a multiple of it
   int64_t low_experts = 0;  // so many of the last experts have tiles half as high
-  int64_t likely_rows = 0;  // of an expert, about, for weights that are asked for early; 0: unknown
   // Rows of tokens: the partition's, or those that sources name. Rows of the output: likewise.
   Matrix tokens, output;
   // Of each expert as many rows as the output has columns, from the first expert's first to the

@@ -263,7 +263,7 @@ GroupedShape shape_of(const ExpertProduct& product) {
   const int64_t own = product.counts.rows() - 1;
   const int64_t rows = product.rows.rows() * own / std::max<int64_t>(product.all_experts, 1);
   const int64_t columns = int64_t{product.c.cols()} * (product.up.empty() ? 1 : 2);
-  return {rows, std::min(own, std::max<int64_t>(rows, 1)), columns};
+  return {rows, std::min(own, std::max<int64_t>(rows, 1)), columns, product.gate.cols()};
 }
 
 device::GroupedConfig config_for(const Plan& plan, const GemmNeeds& needs,

@@ -91,7 +91,7 @@ bool is_worth_a_pass(const Segment& op, const Machine& machine, double picking) 
 double picking_by_library(const Segment& op, const Machine& machine) {
   const int64_t experts = op.kind.weight == Held::experts ? op.experts / op.ranks : op.experts;
   const auto rows = std::llround(rows_of_expert(op, static_cast<double>(op.m)));
-  return gathers_times({rows, experts, op.product_cols()}, machine.sms) - 1;
+  return gathers_times({rows, experts, op.product_cols(), op.k}, machine.sms) - 1;
 }
 
 Schedule begin(const Segment& op, const Machine& machine, double picking = kPicking) {

@@ -87,9 +87,9 @@ double Costs::picked_times(int rank, const Instr& gemm) const {
       chosen_.rows_of(rank, plan_.buffers[plan_.writes(gemm)[0].buffer].partition);
   const double columns = static_cast<double>(gemm.count(0)) * part_of(gemm).columns / stack.rows();
   const auto experts = std::max<int64_t>(1, std::llround(rows.experts));
-  return gathers_times(
-      {std::llround(rows.choices / static_cast<double>(experts)), experts, std::llround(columns)},
-      machine_.sms);
+  return gathers_times({std::llround(rows.choices / static_cast<double>(experts)), experts,
+                        std::llround(columns), stack.cols()},
+                       machine_.sms);
 }
 
 // Between two boundaries there may be nothing; where rows choose experts, also kernels that prepare

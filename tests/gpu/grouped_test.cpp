@@ -95,7 +95,7 @@ TEST(GroupedTiles, AreLowWhereTheLastRoundIsHalfEmpty) {
 // All chunks of a tile are added up and stored by one range each, and what the others send fits
 // where stages were.
 TEST(GroupedRanges, ShareOutTheChunksOfATile) {
-  for (const uint32_t ranges : {1, 2, 4}) {
+  for (const uint32_t ranges : {1, 2}) {
     for (uint32_t rows = 16; rows <= 192; rows += 16) {
       const uint32_t chunks = (rows + device::kTokenChunkRows - 1) / device::kTokenChunkRows;
       EXPECT_EQ(device::first_chunk_of(rows, 0, ranges), 0u);
@@ -112,9 +112,9 @@ TEST(GroupedRanges, ShareOutTheChunksOfATile) {
       }
     }
   }
-  const GroupedConfig config{.columns = 128, .rows = 128, .stages = 6, .ranges = 4};
+  const GroupedConfig config{.columns = 128, .rows = 128, .stages = 6, .ranges = 2};
   const device::GroupedLayout layout = device::layout_of(config);
-  EXPECT_EQ(device::received_bytes(config), 3 * 1 * 32 * 128 * 4);
+  EXPECT_EQ(device::received_bytes(config), 2 * 32 * 128 * 4);
   EXPECT_LE(device::received_bytes(config), config.stages * (layout.a_bytes + layout.b_bytes));
 }
 
@@ -142,11 +142,11 @@ TEST(GroupedConfigTest, IllegalOnesSayWhatWouldBeRight) {
   const auto why = [](GroupedConfig config) { return why_illegal(config); };
   EXPECT_NE(why({.columns = 160}).find("128, 192 or 256 columns"), std::string::npos);
   EXPECT_NE(why({.columns = 192, .rows = 144}).find("up to 128"), std::string::npos);
-  EXPECT_NE(why({.columns = 128, .ranges = 3}).find("1, 2 or 4 ranges"), std::string::npos);
+  EXPECT_NE(why({.columns = 128, .ranges = 4}).find("1 or 2 ranges"), std::string::npos);
   EXPECT_NE(why({.columns = 256, .ranges = 2}).find("128 columns"), std::string::npos);
   EXPECT_NE(why({.columns = 128, .rows = 144, .ranges = 2}).find("128 rows"), std::string::npos);
-  EXPECT_NE(why({.stages = 4, .ahead = 4}).find("ahead of all 4 stages"), std::string::npos);
-  EXPECT_NE(why({.gathers = true, .gather_warps = 3}).find("by 2 warps"), std::string::npos);
+  EXPECT_NE(why({.columns = 128, .rows = 256, .gathers = true}).find("at most 192 rows"),
+            std::string::npos);
   EXPECT_NE(why({.columns = 256, .rows = 144}).find("up to 128"), std::string::npos);
   EXPECT_NE(why({.columns = 128, .rows = 40}).find("multiple of 16"), std::string::npos);
   EXPECT_EQ(why({.columns = 128, .rows = 48}), "");
@@ -161,17 +161,12 @@ TEST(GroupedConfigTest, IllegalOnesSayWhatWouldBeRight) {
 // A block that asks for more waits for ever.
 TEST(GroupedConfigTest, AskForNoMoreRegistersThanABlockHas) {
   for (const int columns : {128, 192, 256}) {
-    for (const int ranges : {1, 2, 4}) {
-      for (const int warps : {2, 4}) {
-        for (const bool gathers : {false, true}) {
-          for (const bool scatters : {false, true}) {
-            const GroupedConfig config{.columns = columns,
-                                       .ranges = ranges,
-                                       .gathers = gathers,
-                                       .gather_warps = warps,
-                                       .scatters = scatters};
-            EXPECT_TRUE(device::has_registers(config)) << describe(config);
-          }
+    for (const int ranges : {1, 2}) {
+      for (const bool gathers : {false, true}) {
+        for (const bool scatters : {false, true}) {
+          const GroupedConfig config{
+              .columns = columns, .ranges = ranges, .gathers = gathers, .scatters = scatters};
+          EXPECT_TRUE(device::has_registers(config)) << describe(config);
         }
       }
     }
@@ -181,17 +176,23 @@ TEST(GroupedConfigTest, AskForNoMoreRegistersThanABlockHas) {
 TEST(GroupedConfigTest, FittedOnesAreLegalAndGrowWithTheRows) {
   for (const bool gathers : {false, true}) {
     for (const int64_t rows : {0, 1, 100, 5000, 20000, 100000}) {
-      const GroupedConfig config =
-          fitted({.gathers = gathers}, {.rows = rows, .experts = 128, .columns = 2048}, 132);
+      const GroupedConfig config = fitted(
+          {.gathers = gathers}, {.rows = rows, .experts = 128, .columns = 2048, .k = 768}, 132);
       EXPECT_EQ(why_illegal(config), "") << describe(config);
       EXPECT_EQ(config.gathers, gathers);
     }
   }
-  const auto rows_of = [](GroupedShape shape) { return fitted({}, shape, 132).rows; };
-  EXPECT_EQ(rows_of({.rows = 1024, .experts = 128, .columns = 1536}), 128);
-  EXPECT_EQ(rows_of({.rows = 16384, .experts = 128, .columns = 1536}), 192);
-  EXPECT_EQ(rows_of({.rows = 65536, .experts = 128, .columns = 1536}), 256);
-  EXPECT_EQ(rows_of({.rows = 2048, .experts = 8, .columns = 4096}), 192) << "few tiles";
+}
+
+// Bits hang on ranges of K, so these are of the shape alone.
+TEST(GroupedConfigTest, HaveRangesOfKWhateverTheNumberOfSms) {
+  const auto ranges_of = [](int64_t rows, int sms) {
+    return fitted({}, {.rows = rows, .experts = 1, .columns = 4096, .k = 14336}, sms).ranges;
+  };
+  for (const int sms : {16, 78, 114, 132, 148}) {
+    EXPECT_EQ(ranges_of(256, sms), 2) << "64 tiles would leave half of the SMs without one";
+    EXPECT_EQ(ranges_of(512, sms), 1);
+  }
 }
 
 // bench/test_grouped_tiles.py holds the bench to the same file.
@@ -202,18 +203,19 @@ TEST(GroupedConfigTest, FittedOnesAreThoseOfTheBench) {
     if (line.starts_with('#')) continue;
     std::istringstream words(line);
     GroupedShape shape;
-    int num_sms = 0, columns = 0, rows = 0, stages = 0;
+    int num_sms = 0, columns = 0, rows = 0, stages = 0, ranges = 0;
     char colon = 0;
-    words >> shape.rows >> shape.experts >> shape.columns >> num_sms;
+    words >> shape.rows >> shape.experts >> shape.columns >> shape.k >> num_sms;
     GroupedConfig config;
     config.gathers = line.find("gathers") != std::string::npos;
     if (config.gathers) words.ignore(std::numeric_limits<std::streamsize>::max(), 's');
-    words >> colon >> columns >> rows >> stages;
+    words >> colon >> columns >> rows >> stages >> ranges;
     ASSERT_TRUE(words) << line;
     config = fitted(config, shape, num_sms);
     EXPECT_EQ(config.columns, columns) << line;
     EXPECT_EQ(config.rows, rows) << line;
     EXPECT_EQ(config.stages, stages) << line;
+    EXPECT_EQ(config.ranges, ranges) << line;
     ++lines;
   }
   EXPECT_GT(lines, 10);
@@ -248,9 +250,9 @@ TEST(GroupedOperandsTest, ThatDoNotFitAreRefused) {
   expect_refused("rows of the output", config, [](auto& o) { o.output.rows = 99; });
   expect_refused("needs K over 64", config,
                  [](auto& o) { o.tokens.columns = o.weights.columns = o.weights.stride = 64; });
-  const GroupedConfig of_ranges{.columns = 128, .rows = 128, .stages = 6, .ranges = 4};
-  expect_refused("of 4 ranges needs K over 448", of_ranges,
-                 [](auto& o) { o.tokens.columns = o.weights.columns = o.weights.stride = 448; });
+  const GroupedConfig of_ranges{.columns = 128, .rows = 128, .stages = 6, .ranges = 2};
+  expect_refused("of 2 ranges needs K over 192", of_ranges,
+                 [](auto& o) { o.tokens.columns = o.weights.columns = o.weights.stride = 192; });
   expect_refused("a multiple of 8 columns", config, [](auto& o) {
     o.output.columns = 63;
     o.weights.rows = 3 * 80 + 63;
@@ -279,7 +281,7 @@ class GroupedCompile : public NeedsCompiler, public testing::WithParamInterface<
 // Quick is left out: code for each number of units takes the tallest tile two to five seconds.
 TEST_P(GroupedCompile, DoesNotSpill) {
   GroupedConfig up = GetParam(), down = GetParam();
-  up.gathers = true;
+  up.gathers = up.rows <= device::kMostGathered;
   up.bf16 = false;
   up.follower = Follower::swiglu;
   down.scatters = true;
@@ -291,14 +293,14 @@ TEST_P(GroupedCompile, DoesNotSpill) {
   }
 }
 
-// The middle one is less than the wide one in everything.
-INSTANTIATE_TEST_SUITE_P(Tiles, GroupedCompile,
-                         testing::ValuesIn(is_thorough()
-                                               ? std::vector<GroupedConfig>{kWide, kMiddle, kTall}
-                                               : std::vector<GroupedConfig>{kWide, kTall}),
-                         [](const auto& tile) {
-                           return fmt::format("{}x{}", tile.param.columns, tile.param.rows);
-                         });
+// Of each sort the highest; the middle ones are less than the wide one in everything.
+constexpr GroupedConfig kOfThree{.columns = 192, .rows = 128, .stages = 4};
+constexpr GroupedConfig kOfRanges{.columns = 128, .rows = 128, .stages = 6, .ranges = 2};
+INSTANTIATE_TEST_SUITE_P(
+    Tiles, GroupedCompile,
+    testing::ValuesIn(is_thorough() ? std::vector{kWide, kTall, kOfThree, kOfRanges, kMiddle}
+                                    : std::vector{kWide, kTall, kOfThree, kOfRanges}),
+    [](const auto& tile) { return fmt::format("{}x{}", tile.param.columns, tile.param.rows); });
 
 }  // namespace
 }  // namespace stretto::cuda

@@ -1,4 +1,4 @@
-// The warps of the grouped kernel that load stages: one by TMA, and more that gather rows.
+// The warps of the grouped kernel that load stages: one by TMA, and four more that gather rows.
 #pragma once
 
 #include "stretto/device/grouped_block.h"
@@ -31,36 +31,6 @@ STRETTO_DEVICE void load_stage(const GroupedParams& params, const GroupedShared<
   }
 }
 
-// One thread: block `k` of a tile's weights, into L2.
-template <GroupedConfig kConfig>
-STRETTO_DEVICE void ask_for_weights(const GroupedParams& params, const GroupedTile& tile, int32 k) {
-  const auto expert = static_cast<int32>(tile.expert);
-  if constexpr (layout_of(kConfig).halves == 2) {
-    tma_prefetch(&params.weights, k, 0, 0, tile.column / 8, expert);
-  } else {
-    tma_prefetch(&params.weights, k, tile.column, expert);
-  }
-}
-
-// One thread, ahead of what makes the counts: weights of the first tile that the block would have
-// if all experts had as many rows as is likely. L2 has them whoever needs them.
-template <GroupedConfig kConfig>
-STRETTO_DEVICE void ask_for_likely_weights(const GroupedParams& params) {
-  using Shared = GroupedShared<kConfig>;
-  const uint32 tiles = row_tiles<kConfig>(params.likely_rows, false) * params.column_blocks;
-  if (tiles == 0 || Shared::group() >= params.experts * tiles) return;
-  const uint32 expert = Shared::group() / tiles;
-  GroupedTile tile =
-      tile_of<kConfig>(expert, 0, params.likely_rows, false, Shared::group() - expert * tiles,
-                       params.column_blocks, params.band);
-  if (tile.row > 0) return;  // others ask for the same
-  tile.column = static_cast<int32>(tile.block * layout_of(kConfig).stored_columns);
-  const uint32 first = Shared::first_k(params), end = Shared::end_k(params);
-  for (uint32 k = first; k < end && k < first + kConfig.stages; ++k) {
-    ask_for_weights<kConfig>(params, tile, static_cast<int32>(k) * kTileK);
-  }
-}
-
 // One warp, one thread of which loads. It also finds the block's tiles, for all others. The first
 // two are given, and then a block takes the next one that no other has: so tiles that lie side by
 // side, and share weights, begin at about the same time, however far blocks have drifted apart. It
@@ -73,13 +43,9 @@ STRETTO_DEVICE void grouped_load(const GroupedParams& params,
   const uint32 count = shared.num_tiles(params), groups = shared.groups();
   const uint32 first_k = shared.first_k(params), end_k = shared.end_k(params);
   uint32 number = shared.group(), next = number + groups, expert = 0;
-  GroupedTile tile{};
-  if (number < count) tile = shared.find_tile(params, number, expert);
-  uint32 asked = first_k + kConfig.stages;  // of the tile's blocks, some of L2 alone
   RingPosition ring{0, 1};
   for (uint32 i = 0; number < count; ++i) {
-    GroupedTile after = tile;
-    if (next < count) after = shared.find_tile(params, next, expert);
+    const GroupedTile tile = shared.find_tile(params, number, expert);
     uint32 ticket = 0;
     if (leads) {
       if (kTickets && next < count) ticket = add_relaxed_gpu(params.tickets, 1);
@@ -95,21 +61,8 @@ STRETTO_DEVICE void grouped_load(const GroupedParams& params,
         }
         load_stage<kConfig>(params, shared, tile, static_cast<int32>(k) * kTileK, ring.slot);
         ring.advance<kConfig.stages>();
-        if constexpr (kConfig.ahead > 0) {
-          // Two at a time until it is as far ahead as it should be.
-          const uint32 end = next < count ? 2 * end_k - first_k : end_k;
-#pragma unroll 1
-          for (int32 n = 0; n < 2 && asked <= k + kConfig.ahead && asked < end; ++n, ++asked) {
-            const bool is_next = asked >= end_k;
-            ask_for_weights<kConfig>(
-                params, is_next ? after : tile,
-                static_cast<int32>(is_next ? asked - end_k + first_k : asked) * kTileK);
-          }
-        }
       }
     }
-    asked = asked > end_k ? asked - end_k + first_k : first_k;
-    tile = after;
     number = next;
     next = kTickets ? __shfl_sync(0xffffffffu, ticket, 0) + 2 * groups : next + groups;
   }
@@ -120,9 +73,9 @@ STRETTO_DEVICE void grouped_load(const GroupedParams& params,
   }
 }
 
-// Two or four warps, by number: two together copy 32 rows. TMA brings boxes of neighbouring rows,
-// so rows that lie anywhere are copied in 16-byte pieces, to where TMA's swizzle would have put
-// them: eight lanes a row.
+// Four warps, by number: two together copy 32 rows. TMA brings boxes of neighbouring rows, so rows
+// that lie anywhere are copied in 16-byte pieces, to where TMA's swizzle would have put them: eight
+// lanes a row.
 template <GroupedConfig kConfig>
 STRETTO_DEVICE void grouped_gather(const GroupedParams& params,
                                    const GroupedShared<kConfig>& shared, uint32 warp) {

@@ -2,7 +2,7 @@
 // device gives them (grouped_task.h).
 //
 //   load warp    feeds stages of weights by TMA, and of tokens where their rows are sorted
-//   two or four  gather rows of tokens by index where they are not
+//   four warps   gather rows of tokens by index where they are not
 //   consumers    warpgroups; multiply stages with wgmma, finish tiles, hand them over in chunks
 //   store warp   sends chunks to sorted rows of the output, or to rows by index
 #pragma once
@@ -25,12 +25,10 @@ STRETTO_DEVICE void grouped_sm90(const GroupedParams& params) {
   const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
   const uint32 lane = threadIdx.x % 32;
   constexpr uint32 kLoadWarp = layout_of(kConfig).consumers * 4;
-  constexpr uint32 kGatherWarps = layout_of(kConfig).gather_warps;
-  constexpr uint32 kGatherWarp = kLoadWarp + (kGatherWarps == 4 ? 4 : 2);
+  constexpr uint32 kGatherWarp = kLoadWarp + 4;
   if (warp == kLoadWarp && lane < 1 + kMostUnits + kRowMaps) {
     prefetch_tensor_map(&params.weights + lane);
   }
-  if (warp == kLoadWarp && lane == 0) ask_for_likely_weights<kConfig>(params);
   if (threadIdx.x == 0) shared.init_barriers();
   wait_for_stream();
   shared.copy_counts(params);

@@ -20,16 +20,14 @@
 namespace stretto::device {
 
 struct GroupedConfig {
-  int32 columns = 256;     // of weights in a tile: 128, 192 or 256
-  int32 rows = 128;        // of tokens at most: a multiple of 16, up to 32768 / columns
-  int32 stages = 4;        // K blocks in flight
-  int32 ranges = 1;        // of K, by a block of a cluster each: 1, 2 or 4
-  int32 ahead = 0;         // K blocks of weights that L2 is asked for before stages are free
-  bool bf16 = true;        // else fp16
-  bool gathers = false;    // rows of tokens by index, instead of sorted ones
-  int32 gather_warps = 2;  // that do: 2, or 4 where a tile has at most 192 rows
-  bool scatters = false;   // rows of the output by index, instead of sorted ones
-  bool weighs = false;     // each row times its weight, behind the follower
+  int32 columns = 256;    // of weights in a tile: 128, 192 or 256
+  int32 rows = 128;       // of tokens at most: a multiple of 16, up to 32768 / columns
+  int32 stages = 4;       // K blocks in flight
+  int32 ranges = 1;       // of K, by a block of a cluster each: 1 or 2
+  bool bf16 = true;       // else fp16
+  bool gathers = false;   // rows of tokens by index, instead of sorted ones
+  bool scatters = false;  // rows of the output by index, instead of sorted ones
+  bool weighs = false;    // each row times its weight, behind the follower
   // Of swiglu the weights are two matrices of as many columns each as the output has.
   Follower follower = Follower::none;
 
@@ -37,6 +35,8 @@ struct GroupedConfig {
 };
 
 inline constexpr int32 kUnitRows = 16;
+inline constexpr int32 kGatherWarps = 4;      // a warpgroup
+inline constexpr int32 kMostGathered = 192;   // rows of a tile that are gathered
 inline constexpr int32 kMostUnits = 16;       // in a tile
 inline constexpr int32 kTokenChunkRows = 32;  // of a tile's rows handed to the warp that stores
 inline constexpr int32 kTokenChunkSlots = 2;
@@ -63,9 +63,8 @@ struct GroupedLayout {
 STRETTO_HOST_DEVICE GroupedLayout layout_of(const GroupedConfig& config) {
   GroupedLayout layout{};
   layout.consumers = config.columns == 192 ? 3 : 2;
-  layout.gather_warps = config.gathers ? config.gather_warps : 0;
-  // Four are a warpgroup of their own, two stand beside the warps that load and store.
-  layout.threads = (layout.consumers + (layout.gather_warps == 4 ? 2 : 1)) * kWarpgroup;
+  layout.gather_warps = config.gathers ? kGatherWarps : 0;
+  layout.threads = (layout.consumers + (config.gathers ? 2 : 1)) * kWarpgroup;
   layout.mmas = config.columns / 64 / layout.consumers;
   layout.halves = config.follower == Follower::swiglu ? 2 : 1;
   layout.stored_columns = config.columns / layout.halves;
@@ -84,13 +83,12 @@ STRETTO_HOST_DEVICE GroupedLayout layout_of(const GroupedConfig& config) {
 
 // What movers need to copy rows, consumers go without.
 STRETTO_HOST_DEVICE RegisterBudget registers_of(const GroupedConfig& config) {
-  const bool has_gatherers = layout_of(config).gather_warps == 4;
   if (config.columns == 192) {
-    return has_gatherers ? RegisterBudget{128, 48} : RegisterBudget{144, 72};
+    return config.gathers ? RegisterBudget{128, 48} : RegisterBudget{144, 72};
   }
-  if (has_gatherers) return {208, 48};
+  if (config.gathers) return {208, 48};
   if (config.ranges > 1) return {208, 88};
-  return config.gathers || config.scatters ? RegisterBudget{216, 72} : RegisterBudget{232, 40};
+  return config.scatters ? RegisterBudget{216, 72} : RegisterBudget{232, 40};
 }
 
 // A block that asks for more than it was launched with waits for ever. It is launched with as many
@@ -149,7 +147,6 @@ struct GroupedParams {
   uint32 per;            // choice c takes row c / per of tokens
   uint32 gate_last;      // of swiglu: the first half of weights is of U, the second of the gate
   uint32 low_from;       // tiles of this expert and those behind it are half as high
-  uint32 likely_rows;    // of an expert, about; 0: nobody knows
 };
 static_assert(sizeof(GroupedParams) == 3072);
 

@@ -54,19 +54,6 @@ STRETTO_DEVICE void tma_load(uint32 destination, const TensorMap* map, int32 x, 
       : "memory");
 }
 
-// Into L2 alone, where whoever writes this memory finds it: so it may come before the data does.
-STRETTO_DEVICE void tma_prefetch(const TensorMap* map, int32 x, int32 y, int32 z) {
-  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global [%0, {%1, %2, %3}];" ::"l"(map), "r"(x),
-               "r"(y), "r"(z)
-               : "memory");
-}
-STRETTO_DEVICE void tma_prefetch(const TensorMap* map, int32 x, int32 y, int32 z, int32 u,
-                                 int32 v) {
-  asm volatile("cp.async.bulk.prefetch.tensor.5d.L2.global [%0, {%1, %2, %3, %4, %5}];" ::"l"(map),
-               "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
-               : "memory");
-}
-
 // Delivers the box to the same place in every block of the cluster named in `block_mask`, and
 // completes each one's own barrier.
 STRETTO_DEVICE void tma_load_multicast(uint32 destination, const TensorMap* map, int32 x, int32 y,
