@@ -44,3 +44,32 @@ def grouped_section(source, result):
         "is up to 10 % faster ([notes](../notes/moe-gemm.md)).",
         table(["model", "product", "tokens", "rows an expert", "tile", "us", "TFLOP/s", "TB/s", "padding", "x torch",
                "x DeepGEMM"], body)])
+
+
+def choice_section(source, result):
+    """Of bench/grouped_choice.py: what the kernel takes beside the best of its tiles."""
+    body, behind, beside = [], [], {"torch": [], "deepgemm": []}
+    for row in result["rows"]:
+        us = {name: times[0] for name, times in row["us"].items()}
+        ours = {name: time for name, time in us.items()
+                if not name.startswith(tuple(beside)) and "gathered" not in name and "early" not in name}
+        best, took = min(ours, key=ours.get), us[row["chosen"]]
+        behind.append(took / ours[best])
+        cells = []
+        for name, ratios in beside.items():
+            times = [time for other, time in us.items() if other.startswith(name)]
+            ratios += [min(times) / took] if times else []
+            cells.append(f"{ratios[-1]:.2f}" if times else "-")
+        body.append([row["load"], PRODUCTS[row["product"]], f"{row['rows'] / max(1, row['active']):.0f}",
+                     row["chosen"].replace(" swiglu", ""), f"{took:.1f}", best.replace(" swiglu", ""),
+                     f"{ours[best]:.1f}", *cells])
+    words = "; ".join(f"{geometric_mean(ratios):.2f} beside {name} (worst row {min(ratios):.2f})"
+                      for name, ratios in (("torch._grouped_mm", beside["torch"]), ("DeepGEMM", beside["deepgemm"]))
+                      if ratios)
+    return "\n\n".join([
+        f"## Tiles of the kernel of experts, {result['machine']}{heading_of(result)}",
+        f"Source: `{source}` at commit {result['commit']}, {result['date']}; {result['data']}. A rank's part of a layer, "
+        f"by `ep8` of its experts and by `tp8` of each one's columns. The tile that is chosen is "
+        f"{geometric_mean(behind) - 1:.1%} behind the best in the mean, {max(behind) - 1:.1%} at worst. How many times "
+        f"as fast: {words}. Gate and up have SwiGLU in our time, and not in the libraries'.",
+        table(["load", "product", "rows an expert", "chosen", "us", "best", "us", "x torch", "x DeepGEMM"], body)])

@@ -65,7 +65,7 @@ def expert_us(tile, rows, experts, columns, k, gathers=False, num_sms=132):
     blocks_of_k = math.ceil(-(-k // 64) / tile.ranges)
     besides = 400 + (5000 if tile.ranges > 1 else 0)
     each = blocks_of_k * stage + besides
-    rounds = experts * cuts * -(-columns // tile.columns) * tile.ranges / (num_sms // tile.ranges * tile.ranges)
+    rounds = experts * cuts * -(-columns // tile.columns) * tile.ranges / max(tile.ranges, num_sms // tile.ranges * tile.ranges)
     whole = math.floor(cuts)
     uneven = 4 * (cuts - whole) * (1 - (cuts - whole))
     longest = blocks_of_k * stage * max(1, min(tile.rows, (rows + spread) / whole) / high) + besides

@@ -7,7 +7,7 @@ from expert_bars import bars_section, measured_rates
 from fused_section import beside_torch_section, fused_section
 from gemm_section import few_rows_section, gemm_section
 from graphs_section import graphs_section, is_of_graphs
-from grouped_section import grouped_section
+from grouped_section import choice_section, grouped_section
 from history import is_history, note_on
 from language_section import language_section, torch_all_reduces
 from layers_section import layers_section
@@ -28,7 +28,7 @@ PAGES = (
          ("layers", "graphs")),
     Page("models.md", "Whole models", "steps of models in PyTorch", ("models",)),
     Page("one-gpu.md", "One GPU", "products, products of experts, and layers of experts by one rank alone",
-         ("gemm", "few_rows", "grouped", "moe", "bench")),
+         ("gemm", "few_rows", "grouped", "grouped choice", "moe", "bench")),
     Page("device-language.md", "The device language", "its collectives and movers beside NCCL", ("device language",)),
 )
 HISTORY = Page("history.md", "Earlier runs", "what later runs have taken the place of, and runs again", ())
@@ -72,8 +72,9 @@ def section_of(source, result, results):
     if kind == "device language":
         others = torch_all_reduces(results).get((result["machine"], result["ranks"]), {})
         return language_section(source, result, others)
-    by_kind = {"gemm": gemm_section, "few_rows": few_rows_section, "grouped": grouped_section, "moe": moe_section,
-               "bench": one_rank_section, "models": models_section, "torch": beside_torch_section}
+    by_kind = {"gemm": gemm_section, "few_rows": few_rows_section, "grouped": grouped_section,
+               "grouped choice": choice_section, "moe": moe_section, "bench": one_rank_section,
+               "models": models_section, "torch": beside_torch_section}
     return by_kind[kind](source, result)
 
 

@@ -69,7 +69,7 @@ double expert_us(const ExpertTile& tile, const ExpertLoad& of, bool gathers, int
   // Blocks end at about the same time where tiles are equally high. Where some experts have a cut
   // more than others, tiles are not, and the last of the highest ones ends alone.
   const double rounds = experts * cuts * tiles_of(of.columns, tile.columns) * tile.ranges /
-                        (sms / tile.ranges * tile.ranges);
+                        std::max(tile.ranges, sms / tile.ranges * tile.ranges);
   const double whole = std::floor(cuts), some = cuts - whole, uneven = 4 * some * (1 - some);
   const double highest = std::min(static_cast<double>(tile.rows), (rows + spread) / whole);
   const double longest = blocks_of_k * stage * std::max(1.0, highest / high) + besides;
