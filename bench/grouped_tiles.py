@@ -61,7 +61,7 @@ def expert_us(tile, rows, experts, columns, k, gathers=False, num_sms=132):
     high = min(max(rows / cuts + (8 if experts > 1 else 0), 16), tile.rows)
     multiply = (2.52 if tile.columns == 128 else 2.6) * (tile.columns / 64) * high
     load, gather = 128 * (tile.columns + high) / 56, 128 * high / 26 if gathers else 0
-    stage = math.sqrt(math.sqrt(multiply ** 4 + load ** 4 + gather ** 4)) + 200 / tile.stages ** 2
+    stage = math.sqrt(math.sqrt(multiply ** 4 + load ** 4 + gather ** 4)) + 0.12 * gather + 200 / tile.stages ** 2
     blocks_of_k = math.ceil(-(-k // 64) / tile.ranges)
     besides = 400 + (5000 if tile.ranges > 1 else 0)
     each = blocks_of_k * stage + besides
@@ -69,7 +69,7 @@ def expert_us(tile, rows, experts, columns, k, gathers=False, num_sms=132):
     whole = math.floor(cuts)
     uneven = 4 * (cuts - whole) * (1 - (cuts - whole))
     longest = blocks_of_k * stage * max(1, min(tile.rows, (rows + spread) / whole) / high) + besides
-    cycles = (1 - uneven) * math.ceil(rounds - 1e-9) * each + uneven * max(longest, rounds * each + 0.56 * longest)
+    cycles = (1 - uneven) * math.ceil(rounds - 1e-9) * each + uneven * max(longest, rounds * each + 0.75 * longest)
     return 7 + math.hypot(cycles / 1750, experts * columns * k * 2 / 4.6e6)
 
 

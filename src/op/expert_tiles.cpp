@@ -25,9 +25,10 @@ constexpr double kStartUs = 7, kHbmBytes = 4.6e6;  // in a us
 // For each row of 64 columns and block of K, by tiles of 128 columns and by wider ones.
 constexpr double kTensor = 2.52, kTensorOfWide = 2.6;
 constexpr double kBytes = 56, kGatheredBytes = 26;
-constexpr double kStageWait = 200;  // of a block of K, by the square of stages
+constexpr double kGatherShare = 0.12;  // of gathering, beside what it hides behind
+constexpr double kStageWait = 200;     // of a block of K, by the square of stages
 constexpr double kTileCycles = 400, kAddCycles = 5000, kCyclesOfUs = 1750;
-constexpr double kUnitWaste = 8, kTail = 0.56;
+constexpr double kUnitWaste = 8, kTail = 0.75;
 constexpr int64_t kBlockOfK = 64;
 
 double tiles_of(int64_t size, int64_t tile) {
@@ -62,7 +63,7 @@ double expert_us(const ExpertTile& tile, const ExpertLoad& of, bool gathers, int
   const double load = row_bytes * (tile.columns + high) / kBytes;
   const double gather = gathers ? row_bytes * high / kGatheredBytes : 0;
   const double stage = std::sqrt(std::sqrt(fourth(multiply) + fourth(load) + fourth(gather))) +
-                       kStageWait / (tile.stages * tile.stages);
+                       kGatherShare * gather + kStageWait / (tile.stages * tile.stages);
   const double blocks_of_k = std::ceil(tiles_of(of.k, kBlockOfK) / tile.ranges);
   const double besides = kTileCycles + (tile.ranges > 1 ? kAddCycles : 0);
   const double each = blocks_of_k * stage + besides;

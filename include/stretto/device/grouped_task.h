@@ -87,8 +87,7 @@ STRETTO_HOST_DEVICE RegisterBudget registers_of(const GroupedConfig& config) {
     return config.gathers ? RegisterBudget{128, 48} : RegisterBudget{144, 72};
   }
   if (config.gathers) return {208, 48};
-  if (config.ranges > 1) return {208, 88};
-  return config.scatters ? RegisterBudget{216, 72} : RegisterBudget{232, 40};
+  return config.scatters || config.ranges > 1 ? RegisterBudget{208, 88} : RegisterBudget{232, 40};
 }
 
 // A block that asks for more than it was launched with waits for ever. It is launched with as many
