@@ -69,7 +69,7 @@ def expert_us(tile, rows, experts, columns, k, gathers=False, num_sms=132):
     whole = math.floor(cuts)
     uneven = 4 * (cuts - whole) * (1 - (cuts - whole))
     longest = blocks_of_k * stage * max(1, min(tile.rows, (rows + spread) / whole) / high) + besides
-    cycles = (1 - uneven) * math.ceil(rounds - 1e-9) * each + uneven * max(longest, rounds * each + 0.75 * longest)
+    cycles = 0.2 * tile.columns * high + (1 - uneven) * math.ceil(rounds - 1e-9) * each + uneven * max(longest, rounds * each + 0.75 * longest)
     return 7 + math.hypot(cycles / 1750, experts * columns * k * 2 / 4.6e6)
 
 

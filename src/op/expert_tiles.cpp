@@ -20,7 +20,7 @@ constexpr ExpertTile kTiles[] = {
 };
 constexpr int kMostGathered = 192;  // rows of a tile, by four warps
 
-// One H200, 400 times of products of six models: in cycles of an SM, but for the first and last.
+// One H200, 400 times of products of six models; but for the first two in cycles of an SM.
 constexpr double kStartUs = 7, kHbmBytes = 4.6e6;  // in a us
 // For each row of 64 columns and block of K, by tiles of 128 columns and by wider ones.
 constexpr double kTensor = 2.52, kTensorOfWide = 2.6;
@@ -29,6 +29,8 @@ constexpr double kGatherShare = 0.12;  // of gathering, beside what it hides beh
 constexpr double kStageWait = 200;     // of a block of K, by the square of stages
 constexpr double kTileCycles = 400, kAddCycles = 5000, kCyclesOfUs = 1750;
 constexpr double kUnitWaste = 8, kTail = 0.75;
+constexpr double kLastCycles =
+    0.2;  // of an element of the last tile, behind which nothing is multiplied
 constexpr int64_t kBlockOfK = 64;
 
 double tiles_of(int64_t size, int64_t tile) {
@@ -74,7 +76,8 @@ double expert_us(const ExpertTile& tile, const ExpertLoad& of, bool gathers, int
   const double whole = std::floor(cuts), some = cuts - whole, uneven = 4 * some * (1 - some);
   const double highest = std::min(static_cast<double>(tile.rows), (rows + spread) / whole);
   const double longest = blocks_of_k * stage * std::max(1.0, highest / high) + besides;
-  const double cycles = (1 - uneven) * std::ceil(rounds - 1e-9) * each +
+  const double cycles = kLastCycles * tile.columns * high +
+                        (1 - uneven) * std::ceil(rounds - 1e-9) * each +
                         uneven * std::max(longest, rounds * each + kTail * longest);
   const double multiply_us = cycles / kCyclesOfUs;
   const double read_us =
