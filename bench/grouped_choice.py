@@ -95,7 +95,9 @@ def check(kernels, tile):
     expected, first = torch.empty(rows, n, device="cuda"), 0
     for expert, count in enumerate(counts_here):
         both = sorted_rows[first:first + count].float() @ weights[expert].float().T
-        expected[first:first + count] = (torch.nn.functional.silu(both[:, :n]) * both[:, n:]) if tile.halves == 2 else both
+        if tile.halves == 2:
+            both = torch.nn.functional.silu(both[:, :n]) * both[:, n:]
+        expected[first:first + count] = both
         first += count
     bits = []
     for blocks in (132, 37, 4):
@@ -195,9 +197,9 @@ def run(kernels, load, product, weights, rivals):
     wrong = {name: error for name, error in errors.items() if not error < WORST_ERROR}
     if not kernels:
         return None
-    chosen = fitted(routing.rows, routing.active, n, k)
+    chosen = fitted(routing.rows, routing.active, n, k)._replace(follower="swiglu" if product == "up" else "none")
     return {"load": load, "product": product, "rows": routing.rows, "experts": weights.shape[0],
-            "active": routing.active, "most": most, "n": n, "k": k, "chosen": chosen._replace(follower="swiglu" if product == "up" else "none").name,
+            "active": routing.active, "most": most, "n": n, "k": k, "chosen": chosen.name,
             "wrong": wrong, "us": contest({name: call for name, call in calls.items() if name not in wrong})}
 
 
@@ -216,7 +218,8 @@ def line_of(row):
     best = sorted((took, name) for name, took in ours.items() if "gathered" not in name)
     gathered = min(((took, name) for name, took in ours.items() if "gathered" in name), default=None)
     rival = min((took for name, took in us.items() if name not in ours), default=None)
-    return (f"{row['load']} {row['product']} {row['rows'] // max(1, row['active'])} (most {row['most']}) x{row['active']} "
+    mean = row["rows"] // max(1, row["active"])
+    return (f"{row['load']} {row['product']} {mean} (most {row['most']}) x{row['active']} "
             f"n{row['n']} k{row['k']}: now {us.get(row['chosen'].replace(' swiglu', ''), float('nan')):.1f}"
             + (f" rival {rival:.1f}" if rival else "") + " | " + ", ".join(f"{name} {took:.1f}" for took, name in best)
             + (f" | {gathered[1]} {gathered[0]:.1f}" if gathered else "")
@@ -235,7 +238,8 @@ def main():
     parser.add_argument("--check", help="only these tiles, such as 128x128/4,192x96, are checked, and none is timed")
     parser.add_argument("--check-here", help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
-    parser.add_argument("--warm", action="store_true", help=argparse.SUPPRESS)  # only makes DeepGEMM compile its kernels
+    # Only makes DeepGEMM compile its kernels.
+    parser.add_argument("--warm", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     loads, start = args.loads.split(","), time.time()
     grouped_contest.ROUNDS, grouped_contest.GRAPH_US = args.rounds, 2000

@@ -187,7 +187,8 @@ def run(kernels, model, product, tokens, weights):
     if not kernels:
         return None
     return {"model": model, "product": product, "tokens": tokens, "rows": routing.rows, "experts": experts,
-            "active": routing.active, "n": n, "k": k, "tile": fitted(routing.rows, routing.active, n, k).name, "us": contest(calls),
+            "active": routing.active, "n": n, "k": k, "tile": fitted(routing.rows, routing.active, n, k).name,
+            "us": contest(calls),
             "padding": {unit: round(routing.padding(unit), 4) for unit in (16, 64, 128)}}
 
 

@@ -68,8 +68,8 @@ def choice_section(source, result):
                       if ratios)
     return "\n\n".join([
         f"## Tiles of the kernel of experts, {result['machine']}{heading_of(result)}",
-        f"Source: `{source}` at commit {result['commit']}, {result['date']}; {result['data']}. A rank's part of a layer, "
-        f"by `ep8` of its experts and by `tp8` of each one's columns. The tile that is chosen is "
+        f"Source: `{source}` at commit {result['commit']}, {result['date']}; {result['data']}. A rank's part of a "
+        f"layer, by `ep8` of its experts and by `tp8` of each one's columns. The tile that is chosen is "
         f"{geometric_mean(behind) - 1:.1%} behind the best in the mean, {max(behind) - 1:.1%} at worst. How many times "
         f"as fast: {words}. Gate and up have SwiGLU in our time, and not in the libraries'.",
         table(["load", "product", "rows an expert", "chosen", "us", "best", "us", "x torch", "x DeepGEMM"], body)])

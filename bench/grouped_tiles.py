@@ -65,11 +65,13 @@ def expert_us(tile, rows, experts, columns, k, gathers=False, num_sms=132):
     blocks_of_k = math.ceil(-(-k // 64) / tile.ranges)
     besides = 400 + (5000 if tile.ranges > 1 else 0)
     each = blocks_of_k * stage + besides
-    rounds = experts * cuts * -(-columns // tile.columns) * tile.ranges / max(tile.ranges, num_sms // tile.ranges * tile.ranges)
+    places = max(tile.ranges, num_sms // tile.ranges * tile.ranges)
+    rounds = experts * cuts * -(-columns // tile.columns) * tile.ranges / places
     whole = math.floor(cuts)
     uneven = 4 * (cuts - whole) * (1 - (cuts - whole))
     longest = blocks_of_k * stage * max(1, min(tile.rows, (rows + spread) / whole) / high) + besides
-    cycles = 0.2 * tile.columns * high + (1 - uneven) * math.ceil(rounds - 1e-9) * each + uneven * max(longest, rounds * each + 0.75 * longest)
+    cycles = (0.2 * tile.columns * high + (1 - uneven) * math.ceil(rounds - 1e-9) * each
+              + uneven * max(longest, rounds * each + 0.75 * longest))
     return 7 + math.hypot(cycles / 1750, experts * columns * k * 2 / 4.6e6)
 
 
@@ -79,7 +81,8 @@ def fitted(rows, experts, columns, k, num_sms=132, gathers=False):
 
     def best(ranges, sms):
         tiles = [tile for tile in TILES if tile.ranges == ranges and not (gathers and tile.rows > MOST_GATHERED)]
-        return min((expert_us(tile, mean, experts, columns, k, gathers, sms), at, tile) for at, tile in enumerate(tiles))
+        us = [expert_us(tile, mean, experts, columns, k, gathers, sms) for tile in tiles]
+        return min(us), tiles[us.index(min(us))]
 
     splits = k > 192 and best(2, SMS_OF_RANGES)[0] < WORTH_RANGES * best(1, SMS_OF_RANGES)[0]
-    return best(2 if splits else 1, num_sms)[2]
+    return best(2 if splits else 1, num_sms)[1]
