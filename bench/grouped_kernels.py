@@ -12,8 +12,6 @@ import tempfile
 
 import torch
 
-from grouped_tiles import Sort
-
 INCLUDE = pathlib.Path(__file__).resolve().parent.parent / "include"
 SOURCE = """#include "stretto/device/grouped_sm90.h"
 using namespace stretto::device;
