@@ -7,8 +7,8 @@
 namespace stretto::device {
 
 // The rows of a chunk that a destination takes when it does not take all: in boxes of a power of
-// two of them. Swizzling goes by shared-memory address, so a box may begin at any row that lies at a
-// multiple of 128 bytes (GemmLayout::stores_rows()).
+// two of them. Swizzling goes by shared-memory address, so a box may begin at any row that lies at
+// a multiple of 128 bytes (GemmLayout::stores_rows()).
 template <GemmConfig kConfig>
 STRETTO_DEVICE void store_rows(const TensorMap* maps, const GemmDestination& to, int32 column,
                                int32 chunk_row, uint32 chunk) {
@@ -138,14 +138,17 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
         continue;
       }
     }
-    const uint32 num_destinations = task.num_destinations;
-    GemmDestination first{};
-    if (num_destinations != 0) first = params.destinations[task.first_destination];
+    // The first is asked for ahead of the tile; a kernel that serves has no registers for it.
+    [[maybe_unused]] GemmDestination first{};
+    if constexpr (!kConfig.serves) {
+      if (task.num_destinations != 0) first = params.destinations[task.first_destination];
+    }
     const auto store_chunk = [&](int32 consumer, int32 chunk, uint32 from) {
       const int32 column = chunk % kChunksAcross * kLayout.chunk_columns;
       const int32 chunk_row = consumer * kConsumerRows + chunk / kChunksAcross * kChunkRows;
-      for (uint32 d = 0; d < num_destinations; ++d) {
-        GemmDestination to = d == 0 ? first : params.destinations[task.first_destination + d];
+      for (uint32 d = 0; d < task.num_destinations; ++d) {
+        GemmDestination to =
+            !kConfig.serves && d == 0 ? first : params.destinations[task.first_destination + d];
         if constexpr (kConfig.serves) {
           to.row += shift;
           if (present < to.end) to.end = static_cast<uint16>(present);
