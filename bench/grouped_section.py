@@ -46,20 +46,29 @@ def grouped_section(source, result):
                "x DeepGEMM"], body)])
 
 
+LIBRARIES = ("torch", "deepgemm")
+
+
+def beside_library(row, library):
+    """How many times as fast what was chosen is as the fastest of its forms; None where it took no part."""
+    times = [times[0] for name, times in row["us"].items() if name.startswith(library)]
+    return min(times) / row["us"][row["chosen"]][0] if times else None
+
+
 def choice_section(source, result):
     """Of bench/grouped_choice.py: what the kernel takes beside the best of its tiles."""
-    body, behind, beside = [], [], {"torch": [], "deepgemm": []}
+    body, behind, beside = [], [], {library: [] for library in LIBRARIES}
     for row in result["rows"]:
         us = {name: times[0] for name, times in row["us"].items()}
         ours = {name: time for name, time in us.items()
-                if not name.startswith(tuple(beside)) and "gathered" not in name and "early" not in name}
+                if not name.startswith(LIBRARIES) and "gathered" not in name and "early" not in name}
         best, took = min(ours, key=ours.get), us[row["chosen"]]
         behind.append(took / ours[best])
         cells = []
         for name, ratios in beside.items():
-            times = [time for other, time in us.items() if other.startswith(name)]
-            ratios += [min(times) / took] if times else []
-            cells.append(f"{ratios[-1]:.2f}" if times else "-")
+            ratio = beside_library(row, name)
+            ratios += [] if ratio is None else [ratio]
+            cells.append("-" if ratio is None else f"{ratio:.2f}")
         body.append([row["load"], PRODUCTS[row["product"]], f"{row['rows'] / max(1, row['active']):.0f}",
                      row["chosen"].replace(" swiglu", ""), f"{took:.1f}", best.replace(" swiglu", ""),
                      f"{ours[best]:.1f}", *cells])

@@ -7,7 +7,7 @@
 
 import re
 
-from grouped_section import times_of
+from grouped_section import beside_library, times_of
 from models_section import best_of
 from moe_section import plans_of, products_us
 from summary import LARGE, at_a_glance, chosen, fused_rows, mean_and_worst, parse_operator, table
@@ -24,6 +24,7 @@ AT_THE_LIMIT = (("2", "torch_steady_h200_x2.json", "{}"),
                 ("4", "torch_steady_h200_x4.json", "{} of the 10 largest"))
 # One GPU by itself: nothing is communicated.
 GEMM, EXPERTS, LAYERS = "gemm_h200_x1.json", "grouped_shuffled_h200_x1.json", "moe_blocks_h100_x1.json"
+TILES = "expert_tiles_chosen_h200_x1.json"
 MODELS = (("steps of a model of Llama's shape, 4 layers", "models_h100_x1.json"),
           ("training steps of the same", "models_train_h100_x1.json"))
 BLOCK = re.compile(r"(<!-- table (\w+): written by bench/report\.py -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -78,6 +79,11 @@ def one_gpu_rows(results):
     times = [times_of(one) for one in experts["rows"]]
     yield row("products of experts", experts, "`torch._grouped_mm`", [torch / ours for ours, torch, _ in times])
     yield row("products of experts", experts, "DeepGEMM", [deep / ours for ours, _, deep in times if deep])
+    tiles = results[TILES]
+    for words, library in (("`torch._grouped_mm`", "torch"), ("DeepGEMM", "deepgemm")):
+        ratios = [beside_library(one, library) for one in tiles["rows"]]
+        yield row("products of a rank of 8, gate and up with SwiGLU", tiles, f"{words}, without SwiGLU",
+                  [ratio for ratio in ratios if ratio])
     fastest = [(plans_of(one)[0][0], one) for one in layers["rows"]]
     yield row("layers of experts (`moe-ep`)", layers, "PyTorch, one CUDA graph",
               [one["us"]["torch"][0] / ours for ours, one in fastest])
