@@ -20,8 +20,9 @@ import time
 import grouped_contest
 import torch
 from grouped_check import WORST_ERROR, named, wrong_tiles
-from grouped_contest import Routing, contest, deep_gemm, deep_gemm_forms, error_of, random_ids, version_of_deep_gemm
-from grouped_kernels import Kernels, Product, compile_all
+from grouped_contest import (Routing, checked_call, contest, deep_gemm, deep_gemm_forms, error_of, random_ids,
+                             version_of_deep_gemm)
+from grouped_kernels import Kernels, compile_all
 from grouped_tiles import MOST_GATHERED, TILES, expert_us, filled, fitted
 from moe_layers import local
 
@@ -92,14 +93,7 @@ def run(kernels, load, product, weights, rivals):
     for tile in (tiles_of(routing.rows, routing.active, n, k, product) if kernels else ()):
         if tile not in kernels.functions:
             continue
-        output = torch.full((routing.rows, n // tile.halves), float("nan"), device="cuda", dtype=torch.bfloat16)
-        call = Product(kernels, tile, x if tile.gathers else rows, weights, output, routing.counts, routing.sources,
-                       routing.targets)
-        call()
-        reference = expected
-        if tile.halves == 2:
-            reference = torch.nn.functional.silu(expected[:, :n // 2].float()) * expected[:, n // 2:].float()
-        errors[tile.name], calls[tile.name] = error_of(output, reference), call
+        calls[tile.name], errors[tile.name] = checked_call(kernels, tile, routing, x, rows, weights, expected)
     if deep_gemm and rivals and k % 64 == 0:
         for form, call, result in deep_gemm_forms(routing, tokens, rows, weights, n):
             call()

@@ -150,6 +150,19 @@ def all_tiles(models, counts):
     return list(dict.fromkeys(found))
 
 
+def checked_call(kernels, sort, routing, x, rows, weights, expected):
+    """A call of a kernel on rows `x`, or on these in order, and how far it is from a product without what follows."""
+    n = expected.shape[1]
+    output = torch.full((routing.rows, n // sort.halves), float("nan"), device="cuda", dtype=torch.bfloat16)
+    call = Product(kernels, sort, x if sort.gathers else rows, weights, output, routing.counts, routing.sources,
+                   routing.targets)
+    call()
+    reference = expected
+    if sort.halves == 2:
+        reference = torch.nn.functional.silu(expected[:, :n // 2].float()) * expected[:, n // 2:].float()
+    return call, error_of(output[routing.targets.long()] if sort.scatters else output, reference)
+
+
 def run(kernels, model, product, tokens, weights):
     hidden, inner, experts, top_k = MODELS[model]
     k, n = (hidden, 2 * inner) if product == "up" else (inner, hidden)
@@ -165,15 +178,7 @@ def run(kernels, model, product, tokens, weights):
     expected = kept["y"].clone()
     calls["torch"] = grouped_mm
     for one in (tiles_of(routing, product, n, k) if kernels else ()):
-        output = torch.full((routing.rows, n // one.halves), float("nan"), device="cuda", dtype=torch.bfloat16)
-        call = Product(kernels, one, x if one.gathers else rows, weights, output, routing.counts, routing.sources,
-                       routing.targets)
-        call()
-        reference = expected
-        if one.halves == 2:
-            reference = torch.nn.functional.silu(expected[:, :n // 2].float()) * expected[:, n // 2:].float()
-        found = output[routing.targets.long()] if one.scatters else output
-        errors[one.name], calls[one.name] = error_of(found, reference), call
+        calls[one.name], errors[one.name] = checked_call(kernels, one, routing, x, rows, weights, expected)
     if product == "up" and kernels:
         moved = torch.empty_like(rows)
         calls["gather alone"] = lambda: torch.index_select(x, 0, routing.sources, out=moved)

@@ -62,7 +62,7 @@ STRETTO_DEVICE void add_ranges(const GroupedShared<kConfig>& shared, uint32 i,
       }
     }
   }
-  barrier_wait(shared.received, i % 2);
+  barrier_wait_for_sent(shared.received, i % 2);
 #pragma unroll
   for (uint32 chunk = 0; chunk < kChunks; ++chunk) {
     const uint32 owner = range_of_chunk(kRows, chunk, kRanges);

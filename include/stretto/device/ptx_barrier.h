@@ -104,13 +104,35 @@ STRETTO_DEVICE bool barrier_test(uint32 barrier, uint32 parity) {
 // later than any of those, and it traps.
 inline constexpr int64 kBarrierTimeoutNs = 4'000'000'000'000;
 
-STRETTO_DEVICE void barrier_wait(uint32 barrier, uint32 parity) {
-  if (barrier_try_wait(barrier, parity)) return;
+template <class Try>
+STRETTO_DEVICE void barrier_wait_by(Try try_wait, uint32 barrier, uint32 parity) {
+  if (try_wait(barrier, parity)) return;
   const uint64 start_ns = global_time_ns();
-  while (!barrier_try_wait(barrier, parity)) {
+  while (!try_wait(barrier, parity)) {
     const auto waited_ns = static_cast<int64>(global_time_ns() - start_ns);
     if (waited_ns > kBarrierTimeoutNs) asm volatile("trap;");
   }
+}
+STRETTO_DEVICE void barrier_wait(uint32 barrier, uint32 parity) {
+  barrier_wait_by(barrier_try_wait, barrier, parity);
+}
+
+// Besides, what send_vector() of other blocks brought is there for this thread.
+STRETTO_DEVICE bool barrier_try_wait_for_sent(uint32 barrier, uint32 parity) {
+  uint32 done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+STRETTO_DEVICE void barrier_wait_for_sent(uint32 barrier, uint32 parity) {
+  barrier_wait_by(barrier_try_wait_for_sent, barrier, parity);
 }
 
 STRETTO_DEVICE uint32 cluster_rank() {
