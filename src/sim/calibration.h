@@ -10,16 +10,17 @@ namespace stretto::sim {
 
 // What cuBLAS takes for a product (library_product.h): its start, with the first loads and the last
 // stores; a stage of 64 columns of K by tiles too small to fill the time; each wave of tiles beyond
-// the first; adding up ranges of K, beside their sums' bytes; and reading at this share of hbm_gb_per_s, which is of
-// reads and writes, and so many times as fast from the L2 cache, in which runs behind one another
-// find small inputs (one H200, bench/results/products_h200_x1.json: fitted to the tiles that cuBLAS
-// says it took for 190 products of no model's sizes; docs/notes/cublas-alone.md).
+// the first; adding up ranges of K, beside their sums' bytes; and reading at this share of
+// hbm_gb_per_s, which is of reads and writes, and so many times as fast from the L2 cache, in which
+// runs behind one another find small inputs (one H200, bench/results/products_h200_x1.json: fitted
+// to the tiles that cuBLAS says it took for 190 products of no model's sizes;
+// docs/notes/cublas-alone.md).
 constexpr double kLibraryStartUs = 2.9, kLibraryStageUs = 0.09, kLibraryWaveUs = 2.1;
 constexpr double kLibrarySumsUs = 3.3;
-constexpr double kLibraryRead = 1.09, kLibraryReadOfCache = 2.4, kKeptOfCache = 0.2;
+constexpr double kLibraryRead = 1.09, kReadOfCache = 2.4, kKeptOfCache = 0.2;
 // MMAs wait for this share of the bytes that pass shared memory; the others pass beside them. So
-// it is with cuBLAS, and with our tall tiles of few columns (256 x 64: 0.39 us of 64 of K where MMAs
-// take 0.26).
+// it is with cuBLAS, and with our tall tiles of few columns (256 x 64: 0.39 us of 64 of K where
+// MMAs take 0.26).
 constexpr double kSharedMoves = 0.76;
 // cuBLAS's kernel of experts, and products of fp32: a start, and this share of the rate.
 constexpr double kExpertsStartUs = 2, kExpertsRate = 0.88;
@@ -97,6 +98,11 @@ constexpr double kExpertsRead = 1.15;
 constexpr double kFewRowsStartUs = 1.6, kFewRowsRead = 1.107, kFewRowsRate = 0.52;
 constexpr double kFewRowsSplitUs = 0.7, kFewRowsSendUs = 0.9;
 constexpr int kFewRowsColumns = 64, kFewRowsBlocks = 2;
+// An SM takes so many GB/s of weights and tokens. Behind another kernel of a graph so much of a
+// start is over by then (2 x H200, 73 products of 1 to 128 rows of tuning/h200x8.json and
+// bench/results/unseen_sweep_h200_x2.json: off by 6 % in the mean, 12 % without these, and without
+// what the L2 cache keeps of weights).
+constexpr double kFewRowsOfSm = 120, kFewRowsChainedUs = 0.4;
 // More rows than stream weights take the cycles that its choice of tiles reckons with
 // (op/few_rows_tiles.h), at so many times the clock at which tensor cores that never wait would
 // reach gemm_tflops (one H200, 18 shapes of 144 to 512 rows: 1850 cycles a microsecond, off by 4 %
@@ -104,7 +110,7 @@ constexpr int kFewRowsColumns = 64, kFewRowsBlocks = 2;
 constexpr double kFewRowsClock = 1.22, kFlopOfCycle = 4096;
 // Where a gather is ahead, so much of its start is over by then: its first weights are there. Once
 // the last vectors that it sends have come, the kernel that receives takes about as long as the
-// other: its blocks are there already. Neither was measured between GPUs.
+// other: its blocks are there already.
 constexpr double kFewRowsEarlyUs = 1.5, kReceiveUs = 1;
 
 // However narrow a tile is, a stage of its K takes this long from one to the next (2 and 4 x H200,

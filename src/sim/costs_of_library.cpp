@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/ceil_div.h"
 #include "op/expert_tiles.h"
 #include "op/few_rows_tiles.h"
 #include "plan/placed.h"
@@ -79,6 +80,30 @@ double share_of_entries(const Plan& plan, const ChosenExperts& chosen, int rank,
   return filled > 0 && multiplied > 0 ? std::min(1.0, multiplied / filled) : 1;
 }
 
+int ranges_of_few_rows(int columns, const Machine& machine) {
+  return machine.sms >= 2 * ceil_div(columns, kFewRowsColumns) ? 2 : 1;
+}
+
+// Weights of a kernel of few rows, round by round: what gives them gives all blocks so much, and an
+// SM takes so much of weights and tokens together.
+double weights_us(int64_t rows, int columns, int64_t k, const Machine& machine) {
+  const int ranges = ranges_of_few_rows(columns, machine);
+  const double each = 2.0 * static_cast<double>(k) / ranges;  // bytes of a column or row of a block
+  const int64_t blocks = int64_t{ceil_div(columns, kFewRowsColumns)} * ranges;
+  const int64_t at_once = int64_t{machine.sms} * kFewRowsBlocks;
+  const double read_us =
+      reread_us(static_cast<double>(blocks) * each * kFewRowsColumns, kFewRowsRead, machine);
+  double us = 0;
+  for (int64_t left = blocks; left > 0; left -= at_once) {
+    const int64_t now = std::min(left, at_once);
+    const double of_sm = static_cast<double>(ceil_div(now, int64_t{machine.sms})) * each *
+                         static_cast<double>(kFewRowsColumns + round_up(rows, int64_t{8}));
+    us += std::max(read_us * static_cast<double>(now) / static_cast<double>(blocks),
+                   move_us(of_sm, kFewRowsOfSm));
+  }
+  return us;
+}
+
 }  // namespace
 
 double Costs::picked_times(int rank, const Instr& gemm) const {
@@ -150,7 +175,10 @@ double Costs::few_rows_us(const Instr& gemm, double read_us, double multiply_us)
   const Region& from = plan_.reads(gemm)[0];
   const int columns = plan_.buffers[plan_.writes(gemm)[0].buffer].cols;
   const int64_t rows = plan_.buffers[from.buffer].rows;
-  if (rows > kRowsThatStream) {
+  const bool streams = rows <= kRowsThatStream;
+  if (streams) {
+    read_us = weights_us(rows, columns, from.cols(), machine_);
+  } else {
     const double cycles = few_rows_tile(rows, columns, from.cols(), machine_.sms).cycles;
     const double cycles_us =
         kFewRowsClock * machine_.gemm_tflops * 1e6 / (kFlopOfCycle * machine_.sms);
@@ -158,11 +186,10 @@ double Costs::few_rows_us(const Instr& gemm, double read_us, double multiply_us)
     multiply_us =
         std::cbrt(std::pow((cycles - kFewRowsRoundCycles) / cycles_us, 3) + std::pow(read_us, 3));
   }
-  const int tiles = (columns + kFewRowsColumns - 1) / kFewRowsColumns;
-  const bool splits = rows <= kRowsThatStream && machine_.sms >= 2 * tiles;
-  const bool is_early = gathered_[from.buffer];
-  return kFewRowsStartUs - (is_early ? kFewRowsEarlyUs : 0) + std::max(read_us, multiply_us) +
-         (splits ? kFewRowsSplitUs : 0) + kFewRowsSendUs;
+  const bool splits = streams && ranges_of_few_rows(columns, machine_) > 1;
+  const double early = gathered_[from.buffer] ? kFewRowsEarlyUs : kFewRowsChainedUs;
+  return kFewRowsStartUs - early + std::max(read_us, multiply_us) + (splits ? kFewRowsSplitUs : 0) +
+         kFewRowsSendUs;
 }
 
 // Its kernels fill the SMs that movers leave whatever the shape is. The lanes share out the time by

@@ -66,12 +66,15 @@ class Fastest {
 
 }  // namespace
 
+double reread_us(double bytes, double of_memory, const Machine& machine) {
+  const double kept = std::clamp((1 - bytes / kL2Bytes) / (1 - kKeptOfCache), 0.0, 1.0);
+  return bytes * (kept / kReadOfCache + (1 - kept) / of_memory) / (machine.hbm_gb_per_s * 1e3);
+}
+
 double library_us(const LibraryProduct& product, double sms, double power, const Machine& machine) {
   const double tiles_us = Fastest(product, sms, power, machine).us();
   const double bytes = static_cast<double>(2 * (product.rows + product.columns) * product.k);
-  const double kept = std::clamp((1 - bytes / kL2Bytes) / (1 - kKeptOfCache), 0.0, 1.0);
-  const double read_us = bytes * (kept / kLibraryReadOfCache + (1 - kept) / kLibraryRead) /
-                         (machine.hbm_gb_per_s * 1e3);
+  const double read_us = reread_us(bytes, kLibraryRead, machine);
   // Neither limit is reached all the time where they are alike.
   const double busy_us = std::sqrt(std::hypot(tiles_us * tiles_us, read_us * read_us));
   return kLibraryStartUs + busy_us;

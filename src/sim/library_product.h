@@ -18,4 +18,8 @@ struct LibraryProduct {
 // that are fastest by this very model: cuBLAS's own choice is nearly as good.
 double library_us(const LibraryProduct& product, double sms, double power, const Machine& machine);
 
+// To read what the run before has read, too, at this share of memory's rate where the L2 cache has
+// not kept it.
+double reread_us(double bytes, double of_memory, const Machine& machine);
+
 }  // namespace stretto::sim

@@ -26,7 +26,10 @@ BeyondSimulated::BeyondSimulated(const Operator& op, const Machine& machine, con
     std::vector<Known>& known = by_product_.emplace_back();
     if (!segment.product->kind.has_name()) continue;
     const Segment product = of_one_weight(*segment.product);
-    const auto weighed = weighed_schedules(product, machine, tuning, predictions);
+    auto weighed = weighed_schedules(product, machine, tuning, predictions);
+    std::erase_if(weighed, [&](const WeighedSchedule& one) {
+      return for_weights_of(*segment.product, one.schedule) != one.schedule;
+    });
     std::vector<Schedule> schedules;
     for (const WeighedSchedule& one : weighed) schedules.push_back(one.schedule);
     const std::vector<double> simulated = predictions.us(product, schedules);

@@ -42,6 +42,7 @@ std::vector<std::vector<Schedule>> others_of_products(const Operator& op, const 
     if (!segment.product->kind.has_name()) continue;  // nothing is known of it alone
     of_product = shortlist(of_one_weight(*segment.product), machine, tuning, RowCount::fixed, most,
                            predictions);
+    for (Schedule& one : of_product) one = for_weights_of(*segment.product, one);
   }
   return others;
 }

@@ -28,7 +28,8 @@ constexpr double kDoubt = 1.1;
 // Of sums outside all sizes that were measured cuBLAS is what it is, but nobody saw how our
 // kernels' tiles share caches and power there: a factor of two more is doubted by 7 %. Gathers are
 // not: what made wide ones slow, memory's power, is simulated (kPowerOfReads), and a doubt besides
-// lost what was fastest, 1441 us for 1500 on 28,672 columns of a rank.
+// lost what was fastest, 1441 us for 1500 on 28,672 columns of a rank. Nor is the kernel of few
+// rows: memory limits it, wherever its weights are from.
 constexpr double kBeyond = 0.1;
 // Where evidence of sums is thin, beyond kFar, what cannot lose goes before a small lead: cuBLAS,
 // with communication beside it or behind. Our own kernels have to lead by this share for each
@@ -130,26 +131,6 @@ double correction(const Schedule& schedule, const std::vector<Witness>& witnesse
   return std::exp(own.value());
 }
 
-// Until somebody has measured the kernel of few rows near, it is expected to be no faster than
-// cuBLAS in its place: so `auto` does not take it unseen, and an operation that may measure tries
-// it.
-void hold_unseen(std::vector<Expectation>& all, const std::vector<Witness>& witnesses) {
-  const auto is_few = [](const Schedule& one) { return one.gemm == GemmBy::few_rows; };
-  const bool seen = std::any_of(witnesses.begin(), witnesses.end(), [&](const Witness& one) {
-    return std::any_of(one.residuals.begin(), one.residuals.end(),
-                       [&](const Residual& residual) { return is_few(residual.schedule); });
-  });
-  for (Expectation& one : all) {
-    if (seen || !is_few(one.schedule)) continue;
-    Schedule by_cublas = one.schedule;
-    by_cublas.gemm = GemmBy::library;
-    for (const Expectation& other : all) {
-      if (comparable(other.schedule) != comparable(by_cublas)) continue;
-      one.us = std::max(one.us, std::nextafter(other.us, HUGE_VAL));
-    }
-  }
-}
-
 class Candidates {
  public:
   explicit Candidates(std::vector<Schedule> usual) : found_(std::move(usual)) {}
@@ -214,7 +195,7 @@ ExpectedNearby expected_nearby(const Segment& op, const Tuning& tuning, const Ma
   const std::vector<double> predicted = predictions.us(op, schedules);
   for (size_t i = 0; i < schedules.size(); ++i) {
     double factor = correction(schedules[i], witnesses);
-    if (schedules[i].gemm != GemmBy::library) {
+    if (schedules[i].gemm == GemmBy::tiles) {
       // What was faster than simulated need not be so far from there.
       factor = found.doubt * (found.is_thin ? std::max(1.0, factor) : factor);
     }
@@ -222,7 +203,6 @@ ExpectedNearby expected_nearby(const Segment& op, const Tuning& tuning, const Ma
         {schedules[i],
          predicted[i] * factor + us_beyond_measured(schedules[i], op, machine, from)});
   }
-  hold_unseen(found.schedules, witnesses);
   return found;
 }
 

@@ -95,7 +95,7 @@ AutoSchedules chosen_by(const Operator& op, const Machine& machine, const Tuning
                          : rows == RowCount::bucket
                              ? served_schedule(product, machine, tuning, from)
                              : auto_schedule(product, machine, tuning, predictions);
-    chosen.schedule.products.push_back(found.schedule);
+    chosen.schedule.products.push_back(for_weights_of(*segment.product, found.schedule));
     if (!is_one) chosen.schedule.names.push_back(segment.name);
     if (!chosen.reason.empty()) chosen.reason += "; ";
     if (!is_one) chosen.reason += segment.name + ": ";

@@ -17,8 +17,8 @@ namespace {
 
 // Products share SMs, movers and boundaries, and a norm between them goes with some and not with
 // others, so that their times alone do not add up.
-constexpr std::string_view kForAll[] = {"tiles", "decomposed", "low-latency", "sequential",
-                                        "library"};
+constexpr std::string_view kForAll[] = {"tiles",    "decomposed", "low-latency",
+                                        "few-rows", "sequential", "library"};
 // What each product would have alone stays unless the others are expected to be faster by so much:
 // up to 2048 rows none of bench/results/layers_h200_x2.json was simulated further off
 // (tests/tune/measured_layers_test.cpp), and what is not known, starts of kernels and rounds of

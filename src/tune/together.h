@@ -14,6 +14,13 @@ inline Segment of_one_weight(Segment product) {
   return product;
 }
 
+// What was chosen of one weight, for a product that may have two: cuBLAS multiplies these where the
+// kernel of few rows takes one.
+inline Schedule for_weights_of(const Segment& product, Schedule chosen) {
+  if (product.weights > 1 && chosen.gemm == GemmBy::few_rows) chosen.gemm = GemmBy::library;
+  return chosen;
+}
+
 // `alone`, or what is clearly faster by simulation and by what is known of each product alone: a
 // preset for all products, or, with fixed rows, of each product what `alone` or a preset has for
 // it, what takes it hardly longer alone, or, of a gate's, tiles in phases. `alone` was chosen

@@ -52,34 +52,55 @@ TEST(FewRows, TakeNoKernelsStartBehindTheProduct) {
   }
 }
 
+// What the longest of rank 0's lanes takes for its products, and the bytes of their weights.
+struct Multiplied {
+  double us = 0, weight_bytes = 0;
+};
+
+Multiplied multiplied(const char* op) {
+  const Plan plan = plan_of(op, "few-rows");
+  const sim::Costs costs(plan, default_machine(2));
+  Multiplied found;
+  for (const Lane& lane : plan.lanes) {
+    if (lane.rank != 0) continue;
+    double us = 0;
+    for (const Instr& instr : lane.instrs) {
+      if (instr.op != Opcode::gemm) continue;
+      us += costs.gemm_us(instr);
+      found.weight_bytes += 2.0 * static_cast<double>(plan.reads(instr)[1].elements());
+    }
+    found.us = std::max(found.us, us);
+  }
+  return found;
+}
+
 // Weights are asked for before the gather is over; few columns are shared among blocks of a
-// cluster.
+// cluster. No cache keeps so many weights.
 TEST(FewRows, StartBesideAGatherAndShareFewColumns) {
   const Machine machine = default_machine(2);
   const auto beyond_reads = [&](const char* op) {
-    const Plan plan = plan_of(op, "few-rows");
-    const sim::Costs costs(plan, machine);
-    double longest_us = 0, bytes = 0;
-    for (const Lane& lane : plan.lanes) {
-      double us = 0;
-      for (const Instr& instr : lane.instrs) {
-        if (instr.op != Opcode::gemm) continue;
-        us += costs.gemm_us(instr);
-        const auto reads = plan.reads(instr);
-        if (lane.rank != 0) continue;
-        if (bytes == 0) bytes = 2.0 * static_cast<double>(reads[0].elements());
-        bytes += 2.0 * static_cast<double>(reads[1].elements());
-      }
-      longest_us = std::max(longest_us, us);
-    }
-    return longest_us - sim::move_us(bytes, sim::kFewRowsRead * machine.hbm_gb_per_s);
+    const Multiplied of = multiplied(op);
+    return of.us - sim::move_us(of.weight_bytes, sim::kFewRowsRead * machine.hbm_gb_per_s);
   };
-  const double sent = beyond_reads("gemm-rs m=64 n=8192 k=8192 ranks=2 dtype=bf16");
-  EXPECT_NEAR(sent, sim::kFewRowsStartUs + sim::kFewRowsSendUs, 0.01);
-  EXPECT_NEAR(beyond_reads("gemm-rs m=64 n=2048 k=8192 ranks=2 dtype=bf16"),
-              sent + sim::kFewRowsSplitUs, 0.01);
-  EXPECT_NEAR(beyond_reads("ag-gemm m=64 n=16384 k=4096 ranks=2 dtype=bf16"),
-              sent - sim::kFewRowsEarlyUs, 0.01);
+  const double started = sim::kFewRowsStartUs + sim::kFewRowsSendUs;
+  EXPECT_NEAR(beyond_reads("gemm-rs m=16 n=8192 k=8192 ranks=2 dtype=bf16"),
+              started - sim::kFewRowsChainedUs, 0.01);
+  EXPECT_NEAR(beyond_reads("gemm-rs m=16 n=2048 k=32768 ranks=2 dtype=bf16"),
+              started - sim::kFewRowsChainedUs + sim::kFewRowsSplitUs, 0.01);
+  EXPECT_NEAR(beyond_reads("ag-gemm m=16 n=16384 k=4096 ranks=2 dtype=bf16"),
+              started - sim::kFewRowsEarlyUs, 0.01);
+}
+
+// An SM takes weights and tokens together: 40 blocks with 128 rows each are held back by that. Few
+// weights come out of the L2 cache.
+TEST(FewRows, AreHeldBackByAnSmAndSpedUpByTheCache) {
+  const double start = sim::kFewRowsStartUs + sim::kFewRowsSendUs;
+  const Multiplied wide = multiplied("ag-gemm m=128 n=2560 k=8192 ranks=2 dtype=bf16");
+  EXPECT_NEAR(wide.us - start + sim::kFewRowsEarlyUs - sim::kFewRowsSplitUs,
+              2 * 4096 * (64 + 128) / (1e3 * sim::kFewRowsOfSm), 0.01);
+  const Multiplied kept = multiplied("gemm-rs m=16 n=8192 k=1024 ranks=2 dtype=bf16");
+  EXPECT_LT(kept.us - start + sim::kFewRowsChainedUs,
+            0.6 * sim::move_us(kept.weight_bytes, default_machine(2).hbm_gb_per_s));
 }
 
 TEST(FewRows, BytesOfAllButTheLastWaveAreSentMeanwhile) {

@@ -109,7 +109,8 @@ TEST(MeasuredLayers, HaveWhatEachOperatorHasUnlessItDoesNotGoTogether) {
     for (const OperatorSegment& segment : op.segments) {
       if (!segment.product) continue;
       const Segment product = of_one_weight(*segment.product);
-      of_parts.products.push_back(auto_schedule(product, machine, tuning).schedule);
+      of_parts.products.push_back(
+          for_weights_of(*segment.product, auto_schedule(product, machine, tuning).schedule));
     }
     if (chosen.schedule == of_parts) {
       ++same;

@@ -73,7 +73,8 @@ TEST(TuningFile, OperatorsOfSeveralProductsAreKeptAndChosenNearby) {
   const AutoSchedules near = auto_schedules(graph(4096), machine, again);
   EXPECT_EQ(near.schedule, parse_schedules("up:slices/down:tiles", graph(4096), machine));
   EXPECT_THAT(near.reason, HasSubstr("measured on mlp m=2048"));
-  EXPECT_THAT(auto_schedules(graph(300), machine, again).reason, HasSubstr("up: "));
+  EXPECT_THAT(auto_schedules(graph(300), machine, again).reason,
+              testing::Not(HasSubstr("measured on mlp")));
 }
 
 TEST(TuningFile, PrintAndParseAreInverse) {

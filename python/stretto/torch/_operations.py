@@ -12,12 +12,14 @@ from ._refusals import NotServed
 # Of these one operation serves any number of rows; of others each number has its own.
 SERVING = ("ag-gemm", "ag-gemm-bias", "gemm-rs", "gemm-ar")
 FEWEST_ROWS = 256
-# From so many on rows that come again may have an operation of their own. Fewer are served well by what serves any
-# number, and "auto" errs more: a layer of 512 rows was 17 % slower by what it took for exactly these.
-FEWEST_EXACT = 1024
+# From so many on, and up to so many, rows that come again may have an operation of their own. Between them rows are
+# served well by what serves any number, and "auto" errs more: a layer of 512 rows was 17 % slower by what it took for
+# exactly these. The kernel of few rows, up to a quarter faster, cannot leave out rows.
+FEWEST_EXACT, MOST_FEW = 1024, 128
 NOT_IN_GRAPHS = "a first call with so many rows makes a plan, which no CUDA graph can: call it once before"
 MOST_MET = 4096  # numbers of rows that are remembered
 MOST_PLANS = 8  # of an operator that differs in rows alone, but for rooms: making one takes seconds
+MOST_FEW_PLANS = 24  # of few rows besides: servers have graphs of so many sizes of a batch
 ANY_ROWS = ",rows=bucket"  # at the end of a schedule that serves any number
 
 
@@ -143,8 +145,8 @@ class Operations:
         key = _key(call, dtype)
         by_rows = self._by_rows(call, (*key, "fixed"))
         if rows not in by_rows:
-            if (rows < FEWEST_EXACT or is_captured or self._group.options.schedule != "auto" or
-                    rows <= self._covered.get(key, 0) or len(by_rows) >= MOST_PLANS):
+            if (MOST_FEW < rows < FEWEST_EXACT or is_captured or self._group.options.schedule != "auto" or
+                    rows <= self._covered.get(key, 0) or self._is_full(by_rows, rows)):
                 return serving
             if (*key, rows) not in self._met:
                 if len(self._met) >= MOST_MET:
@@ -154,6 +156,11 @@ class Operations:
                 return serving
             by_rows[rows] = self._other_than(serving, call, rows, dtype)
         return serving if isinstance(by_rows[rows], str) else by_rows[rows]
+
+    @staticmethod
+    def _is_full(by_rows, rows):
+        few = sum(one <= MOST_FEW for one in by_rows)
+        return few >= MOST_FEW_PLANS if rows <= MOST_FEW else len(by_rows) - few >= MOST_PLANS
 
     def _other_than(self, serving, call, rows, dtype):
         """Or why there is none."""
