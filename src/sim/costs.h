@@ -1,6 +1,7 @@
 // What instructions of a plan cost on a machine, before anything contends with them.
 #pragma once
 
+#include <set>
 #include <span>
 #include <vector>
 
@@ -97,6 +98,7 @@ class Costs {
   // From the end of a rank's kernel until the blocks of the next one, behind so many boundaries,
   // are at work.
   double boundary_us(size_t behind) const {
+    if (passes_behind_.contains(behind)) return machine_.chained_launch_us;
     if (!starts_itself_ || !is_library_next(behind)) return machine_.launch_us;
     return forks_ ? kAwaitUs : 0;
   }
@@ -162,6 +164,9 @@ class Costs {
   bool starts_itself_ = false;  // a library's product behind a boundary, in the time it takes
   bool forks_ = false;          // cuBLAS alone multiplies, and kernels of movers run beside it
   std::vector<bool> next_is_library_;  // by boundaries: the kernel behind, where some are
+  // Where kernels of a library, or of few rows, and passes are all: boundaries that a pass is
+  // behind.
+  std::set<size_t> passes_behind_;
   double all_copies_rate_ = 0;
   std::vector<double> busy_;           // by rank: share of the SMs that have tiles, over all waves
   std::vector<double> power_;          // by rank: share of the rate that power leaves

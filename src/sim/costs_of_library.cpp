@@ -120,8 +120,7 @@ double Costs::picked_times(int rank, const Instr& gemm) const {
 // Between two boundaries there may be nothing; where rows choose experts, also kernels that prepare
 // tokens and add up.
 void Costs::find_next_kernels() {
-  const bool is_all = plan_.library_gemms && plan_.partitions.empty();
-  if (is_all || !plan_.any_library()) return;
+  if (!plan_.any_library()) return;
   std::vector<bool> has_tasks, multiplies;  // by boundaries before them
   for (const Lane& lane : plan_.lanes) {
     if (lane.kind != LaneKind::compute) continue;
@@ -135,6 +134,18 @@ void Costs::find_next_kernels() {
       multiplies[boundaries] = multiplies[boundaries] || is_product(instr.op);
     }
   }
+  bool any_tiles = !plan_.partitions.empty();
+  for (size_t at = 0; at < has_tasks.size(); ++at) {
+    any_tiles |= multiplies[at] && !plan_.library_at(at);
+  }
+  if (!any_tiles && starts_itself_) {
+    for (size_t at = 0; at < has_tasks.size(); ++at) {
+      if (has_tasks[at] && !multiplies[at]) passes_behind_.insert(at);
+    }
+    next_is_library_.assign(has_tasks.size(), true);
+    return;
+  }
+  if (plan_.library_gemms && plan_.partitions.empty()) return;
   next_is_library_.assign(has_tasks.size(), false);
   bool is_library = false;
   for (size_t at = has_tasks.size(); at-- > 0;) {
