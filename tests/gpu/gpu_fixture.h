@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "core/parallel.h"
 #include "gpu/compiler.h"
 #include "gpu/device.h"
 #include "gpu/nvrtc_api.h"
@@ -22,6 +25,12 @@ class GpuTest : public ::testing::Test {
     if (device_->arch() != "sm_90a") STRETTO_SKIP("the GEMM kernel needs a Hopper GPU");
     stream_ = std::make_unique<Stream>();
     data_ = std::make_unique<TestData>(*device_, compiler_);
+  }
+
+  // Kernels that the test takes one behind the other, on all cores: each takes one for seconds.
+  void compile_ahead(const std::vector<std::string>& sources) const {
+    for_each_in_parallel(sources.size(), sources.size(),
+                         [&](size_t i) { compiler_.compile(sources[i], device_->arch()); });
   }
 
   Compiler compiler_;

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "gpu/gemm_kernel.h"
 #include "gpu/gpu_fixture.h"
@@ -144,6 +146,15 @@ class GemmFollowersGpuTest : public GpuTest {
     EXPECT_EQ(changed, 0) << "bytes written outside of C";
   }
 
+  void expect_right(const std::vector<GemmConfig>& configs) {
+    std::vector<std::string> sources;
+    for (const GemmConfig& config : configs) sources.push_back(gemm_source(config));
+    compile_ahead(sources);
+    for (const GemmConfig& config : configs) {
+      for (const Case& shape : kCases) expect_right(config, shape);
+    }
+  }
+
   static GemmConfig config_of_tile(int rows, int columns, Follower follower, bool bias,
                                    Shared shared = Shared::none) {
     GemmConfig config;
@@ -161,17 +172,19 @@ class GemmFollowersGpuTest : public GpuTest {
 TEST_F(GemmFollowersGpuTest, SwigluOfEveryTileAndCluster) {
   const std::pair<int, int> tiles[] = {{64, 256},  {128, 256}, {128, 224}, {128, 192}, {128, 160},
                                        {128, 128}, {128, 96},  {128, 64},  {256, 128}, {64, 224}};
+  std::vector<GemmConfig> configs;
   for (const auto& [rows, columns] : tiles) {
     for (const Shared shared : {Shared::none, Shared::a, Shared::b}) {
       for (const bool bias : {false, true}) {
-        const GemmConfig config = config_of_tile(rows, columns, Follower::swiglu, bias, shared);
-        for (const Case& shape : kCases) expect_right(config, shape);
+        configs.push_back(config_of_tile(rows, columns, Follower::swiglu, bias, shared));
       }
     }
   }
+  expect_right(configs);
 }
 
 TEST_F(GemmFollowersGpuTest, EveryFollowerAndType) {
+  std::vector<GemmConfig> configs;
   for (const Follower follower :
        {Follower::none, Follower::swiglu, Follower::gelu, Follower::silu}) {
     for (const bool bf16 : {true, false}) {
@@ -182,25 +195,23 @@ TEST_F(GemmFollowersGpuTest, EveryFollowerAndType) {
           config.bf16 = bf16;
           config.output = output;
           config.overlap_store = overlap;
-          for (const Case& shape : kCases) expect_right(config, shape);
+          configs.push_back(config);
           if (follower == Follower::none) continue;
           config.bias = false;
-          expect_right(config, kCases[2]);
+          configs.push_back(config);
         }
       }
     }
   }
+  expect_right(configs);
 }
 
 TEST_F(GemmFollowersGpuTest, TilesOfFewColumnsAndRows) {
+  std::vector<GemmConfig> configs = {config_of_tile(64, 256, Follower::silu, true)};
   for (const int columns : {64, 96, 160, 224}) {
-    for (const Case& shape : kCases) {
-      expect_right(config_of_tile(128, columns, Follower::gelu, true), shape);
-    }
+    configs.push_back(config_of_tile(128, columns, Follower::gelu, true));
   }
-  for (const Case& shape : kCases) {
-    expect_right(config_of_tile(64, 256, Follower::silu, true), shape);
-  }
+  expect_right(configs);
 }
 
 // The second range of a tile's K first, by a task that leaves its sums; then the first, which adds.
