@@ -1,6 +1,7 @@
 // Collectives that go by ids: rows to the ranks of the experts that they choose, and weighted sums
 // of what these made of them.
 #include <cstring>
+#include <optional>
 
 #include "emu/collectives.h"
 #include "plan/chosen_operands.h"
@@ -28,6 +29,22 @@ class Rows {
   std::vector<int64_t> counts_;
   int64_t bytes_;
 };
+
+// An operand of all ranks' parts, of so many rows.
+template <class Parts>
+Rows rows_of(const Plan& plan, const Parts& parts, size_t operand, int64_t rows) {
+  std::vector<const Payload*> payloads;
+  std::vector<int64_t> counts;
+  DType dtype = DType::bf16;
+  for (const auto& part : parts) {
+    const Region& region = plan.reads(plan.lanes[part.where.lane].instrs[part.where.pos])[operand];
+    dtype = plan.buffers[region.buffer].dtype;
+    payloads.push_back(&(*part.reads)[operand]);
+    counts.push_back(region.rows());
+    if (counts.back() == rows) break;  // each has all, or the others have none
+  }
+  return Rows(payloads, counts, num_bytes(dtype));
+}
 
 // The choices of all tokens.
 class ChosenExperts {
@@ -79,18 +96,9 @@ void Collectives::send_chosen(const std::vector<Part>& parts) {
   const ChosenOperands of = chosen_operands(plan_, first);
   const auto ranks = static_cast<int>(parts.size());
   const DType dtype = memory_.buffer(plan_.reads(first)[0]).dtype;
-  const auto rows_of = [&](size_t operand) {
-    std::vector<const Payload*> rows;
-    std::vector<int64_t> counts;
-    for (const Part& part : parts) {
-      rows.push_back(&(*part.reads)[operand]);
-      counts.push_back(plan_.reads(instr(part.where))[operand].rows());
-      if (counts.back() == of.tokens) break;  // each has all, or the others have none
-    }
-    return Rows(rows, counts, num_bytes(memory_.buffer(plan_.reads(first)[operand]).dtype));
-  };
-  const Rows x = rows_of(0);
-  const ChosenExperts chosen(of, ranks, rows_of(1), memory_.buffer(plan_.reads(first)[1]).dtype);
+  const Rows x = rows_of(plan_, parts, 0, of.tokens);
+  const ChosenExperts chosen(of, ranks, rows_of(plan_, parts, 1, of.tokens),
+                             memory_.buffer(plan_.reads(first)[1]).dtype);
   const auto row_bytes = static_cast<size_t>(of.cols * num_bytes(dtype));
   const bool counts_bad = counts_bad_ids(plan_, first);
   const int64_t choices = of.tokens * of.top_k, all = of.by_choice ? choices : of.tokens;
@@ -111,7 +119,7 @@ void Collectives::send_chosen(const std::vector<Part>& parts) {
       Payload ids = Payload::make(of.tokens, of.top_k, sizeof(int32_t));
       std::memcpy(ids.bytes.get(), chosen.ids().data(), chosen.ids().size() * sizeof(int32_t));
       in_flight_.write(part.where, writes[1], ids, 0);
-      const Rows weights = rows_of(2);
+      const Rows weights = rows_of(plan_, parts, 2, of.tokens);
       Payload all_weights = Payload::make(of.tokens, of.top_k, sizeof(float));
       for (int64_t token = 0; token < of.tokens; ++token) {
         std::memcpy(all_weights.bytes.get() + token * of.top_k * int64_t{sizeof(float)},
@@ -141,20 +149,14 @@ void Collectives::sum_chosen(const std::vector<Part>& parts) {
   std::vector<float> values(columns), sums(columns), all(columns);
   std::vector<std::byte> rounded(columns * static_cast<size_t>(bytes));
   std::vector<Payload> results;
-  std::vector<const Payload*> weights_of;
-  std::vector<int64_t> counts;
-  for (const Part& part : parts) {
-    weights_of.push_back(&(*part.reads)[0]);
-    counts.push_back(plan_.reads(instr(part.where))[0].rows());
-    if (counts.back() == of.tokens) break;  // each has all, or the others have none
-  }
   for (const Part& part : parts) {
     results.push_back(Payload::make(plan_.writes(instr(part.where))[0].rows(), of.cols, bytes));
   }
-  const Rows weights(weights_of, counts, sizeof(float));
-  const Rows ids({&(*parts[0].reads)[1]}, {of.tokens},
-                 num_bytes(memory_.buffer(plan_.reads(first)[1]).dtype));
-  const ChosenExperts chosen(of, ranks, ids, memory_.buffer(plan_.reads(first)[1]).dtype);
+  const Rows weights = rows_of(plan_, parts, 0, of.tokens);
+  const ChosenExperts chosen(of, ranks, rows_of(plan_, parts, 1, of.tokens),
+                             memory_.buffer(plan_.reads(first)[1]).dtype);
+  const std::optional<Rows> own =
+      of.round_trip ? std::optional(rows_of(plan_, parts, 2, of.tokens)) : std::nullopt;
   const RowShards shards{of.tokens, ranks};
   for (int64_t token = 0; token < of.tokens; ++token) {
     std::fill(all.begin(), all.end(), 0.0f);
@@ -168,7 +170,9 @@ void Collectives::sum_chosen(const std::vector<Part>& parts) {
         if (!chosen.is_on(rank, choice)) continue;
         int64_t row = of.by_choice ? choice : token;
         if (reads.size() == 4) row = reinterpret_cast<const int32_t*>(reads[3].bytes.get())[choice];
-        tasks::widen(dtype, reads[2].bytes.get() + row * of.cols * bytes, values.data(), columns);
+        const std::byte* const from =
+            own ? own->row(token) : reads[2].bytes.get() + row * of.cols * bytes;
+        tasks::widen(dtype, from, values.data(), columns);
         for (size_t i = 0; i < columns; ++i) {
           sums[i] = device::fused(weight[slot], values[i], sums[i]);
         }

@@ -100,6 +100,10 @@ void add_kernels(std::vector<CatalogEntry>& all) {
       [](World& world) { chosen_rows_calls(world, {}); });
   add("chosen_rows_by_token", "the same, a row for a token, of which only its rank knows the ids",
       [](World& world) { chosen_rows_calls(world, {.by_choice = false, .top_k = 5}); });
+  add("round_trip_rows", "the same there and back by one kernel, which keeps no rows",
+      [](World& world) {
+        chosen_rows_calls(world, {.by_choice = false, .top_k = 5, .round_trip = true});
+      });
   add("push_gather", "all-gather mover: each tile loaded once, stored to all ranks",
       push_gather_calls);
   add("slot_reduce", "reduction mover: follows the producers tile by tile",

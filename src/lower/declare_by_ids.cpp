@@ -1,8 +1,22 @@
 // Buffers of rows that collectives move by ids: what a rank gets of all tokens, each row where its
 // token has it, or its choice. Nothing says where rows lie, so there are no tables.
+#include <algorithm>
+
 #include "lower/declarer.h"
+#include "lower/emit_rows.h"
 
 namespace stretto {
+
+// Where a rank's rows come back as they went, who gets one weighs it at once, and nobody keeps it.
+// Not where the caller wants to know what came, or where ranks have all rows.
+bool Declarer::goes_and_returns(const OperatorSegment& part, int64_t tokens) {
+  for (const int tensor : {part.input, part.ids, part.router_weights}) {
+    if (plan_.buffers[input(tensor)].sharded_rows != tokens) return false;
+  }
+  return std::none_of(op().segments.begin(), op().segments.end(), [&](const OperatorSegment& one) {
+    return counts_choices(op(), one) && op().stage(one.stages[0]).in[0] == part.ids;
+  });
+}
 
 void Declarer::declare_by_ids(RoutedLowering& product, const std::string& prefix) {
   const OperatorSegment& part = product.part;
@@ -11,7 +25,8 @@ void Declarer::declare_by_ids(RoutedLowering& product, const std::string& prefix
   product.blocks = state_.routed_blocks.size();
   state_.routed_blocks.push_back(blocks);
   ids_of_blocks_.push_back({product.of_part, -1});  // nobody else's
-  const bool gathers = product.has_sums() && !product.takes_choices(op());
+  const bool gathers =
+      product.has_sums() && !product.takes_choices(op()) && !goes_and_returns(part, blocks.tokens);
   const auto rows_of = [&](int tensor, const char* name) {
     GatheredRows rows;
     rows.tensor = tensor;

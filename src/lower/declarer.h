@@ -50,6 +50,7 @@ class Declarer {
   // declare_routed.cpp: rows that choose experts.
   void declare_routed(RoutedLowering& product);
   void declare_by_ids(RoutedLowering& product, const std::string& prefix);
+  bool goes_and_returns(const OperatorSegment& part, int64_t tokens);
   void declare_sums(RoutedLowering& product, const std::string& prefix, int partition, int copies);
   // What ranks have some rows of, and each needs all of.
   GatheredRows gathered(int tensor, const std::string& name, bool by_nccl, int copies);

@@ -44,9 +44,11 @@ ChosenOperands chosen_operands(const Plan& plan, const Instr& instr) {
   of.experts = instr.count(0);
   of.top_k = reads[1].cols();
   if (instr.collective == CollectiveKind::combine) {
-    of.tokens = reads[1].rows();
+    const int32_t dealt = plan.buffers[reads[1].buffer].sharded_rows;
+    of.round_trip = reads.size() == 3 && dealt > 0;
+    of.tokens = of.round_trip ? dealt : reads[1].rows();
     of.cols = reads[2].cols();
-    of.by_choice = reads.size() == 3 && reads[2].rows() == of.tokens * of.top_k;
+    of.by_choice = !of.round_trip && reads.size() == 3 && reads[2].rows() == of.tokens * of.top_k;
   } else {
     of.by_choice = reads.size() == 2;
     of.tokens = of.by_choice ? writes[0].rows() / std::max<int64_t>(1, of.top_k) : writes[0].rows();
@@ -98,11 +100,12 @@ std::string fault_in_chosen(const Plan& plan, const Lane& lane, const Instr& ins
   DType dtype = plan.buffers[reads[0].buffer].dtype;
   if (sums) {
     dtype = plan.buffers[reads[2].buffer].dtype;
-    const int64_t weights = reads[0].rows() == of.tokens ? of.tokens : own;
-    all.push_back({"WEIGHTS", &reads[0], weights, of.top_k, DType::fp32});
-    all.push_back({"IDS", &reads[1], of.tokens, of.top_k, kIds, true});
+    const bool all_weights = !of.round_trip && reads[0].rows() == of.tokens;
+    all.push_back({"WEIGHTS", &reads[0], all_weights ? of.tokens : own, of.top_k, DType::fp32});
+    all.push_back({"IDS", &reads[1], of.round_trip ? own : of.tokens, of.top_k, kIds, true});
     const int64_t rows = reads.size() == 4 ? reads[2].rows() : of.by_choice ? choices : of.tokens;
-    all.push_back({"rows", &reads[2], rows, of.cols});
+    all.push_back(
+        {of.round_trip ? "own rows" : "rows", &reads[2], of.round_trip ? own : rows, of.cols});
     if (reads.size() == 4) all.push_back({"ROWS", &reads[3], choices, 1, kIds});
     all.push_back({"own sums", &writes[0], own, of.cols});
   } else {

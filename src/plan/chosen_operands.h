@@ -10,7 +10,8 @@ namespace stretto {
 // What they say of the collective. Sound where fault_in_chosen() finds nothing.
 struct ChosenOperands {
   int64_t tokens = 0, top_k = 0, cols = 0, experts = 0;
-  bool by_choice = false;  // its rows at experts are one for each choice, not for each token
+  bool by_choice = false;   // its rows at experts are one for each choice, not for each token
+  bool round_trip = false;  // a combine of own rows, which go to the experts first
 
   bool operator==(const ChosenOperands&) const = default;
 };

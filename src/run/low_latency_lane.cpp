@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "run/low_latency_heap.h"
+#include "stretto/device/lang/kernels/round_trip_rows.h"
 #include "stretto/device/lang/kernels/send_chosen_rows.h"
 #include "stretto/device/lang/kernels/sum_chosen_rows.h"
 #include "stretto/error.h"
@@ -144,6 +145,8 @@ void LowLatencyLane::launch(int32_t id, int rank, const cuda::Stream& stream,
       launch_with(device::SendChosenArgs<GpuBlock>{
           chosen, from, to, by_choice, pointer<device::int32>(of.all_ids),
           pointer<float>(of.all_weights), pointer<device::uint32>(of.counts)});
+    } else if (of.round_trip) {
+      launch_with(device::RoundTripArgs<GpuBlock>{chosen, from, to});
     } else {
       launch_with(device::SumChosenArgs<GpuBlock>{
           chosen, from, by_choice, pointer<const device::int32>(of.row_of_choice), to});

@@ -57,6 +57,12 @@ double Costs::chosen_us(const Instr& instr) const {
   const double rows =
       of.by_choice || reads.size() == 4 ? static_cast<double>(of.tokens * of.top_k) / ranks : goes;
   const double link_us = move_us(goes / ranks * (ranks - 1) * row, machine_.link_gb_per_s);
+  // Rows and sums have slots, and rows cross first.
+  if (of.round_trip) {
+    const double memory_us =
+        move_us((3.0 * of.tokens / ranks + 8 * goes) * row, machine_.hbm_gb_per_s);
+    return std::max(2 * link_us, memory_us) + machine_.signal_us;
+  }
   const double memory_us = move_us((rows + 4 * goes) * row, machine_.hbm_gb_per_s);
   const bool awaits = sums && reads[0].rows() < of.tokens;
   return std::max(link_us, memory_us) + (awaits ? machine_.signal_us : 0);

@@ -89,9 +89,10 @@ LowLatencyCall chosen_sizes(const Plan& plan, const Instr& instr) {
   call.chosen = {static_cast<uint32_t>(of.tokens), static_cast<uint32_t>(block),
                  static_cast<uint32_t>(of.top_k), static_cast<uint32_t>(of.experts)};
   call.chosen.by_choice = of.by_choice;
+  call.chosen.round_trip = of.round_trip;
   call.chosen.has_wide_ids = plan.buffers[plan.reads(instr)[1].buffer].dtype == DType::i64;
   const auto last = plan.reads(collective_of(plan, plan.ranks() - 1, instr.id));
-  call.chosen.notes_ids = !sums && last[1].rows() < of.tokens;
+  call.chosen.notes_ids = (!sums || of.round_trip) && last[1].rows() < of.tokens;
   call.chosen.notes_weights = sums ? last[0].rows() < of.tokens : !of.by_choice;
   return call;
 }

@@ -17,7 +17,7 @@ namespace {
 constexpr int kBlocks = 64, kBlocksOfMany = 128;
 constexpr int64_t kMany = 512 * 1024;  // of a rank's part
 // As many as have registers for what a thread keeps.
-constexpr int kSendThreads = 1024, kSumThreads = 768, kChosenInFlight = 2;
+constexpr int kSendThreads = 1024, kSumThreads = 768, kTripThreads = 512, kChosenInFlight = 2;
 
 bool is_one_shot(const LowLatencyCall& call, int ranks) {
   const bool normed = call.kind == CollectiveKind::all_reduce_norm;
@@ -44,7 +44,8 @@ device::ChosenSizes chosen_sizes_of(const LowLatencyCall& call) {
           of.experts,
           static_cast<uint32_t>(vectors_of(call, call.row_elements)),
           of.notes_ids ? 1u : 0u,
-          of.notes_weights ? 1u : 0u};
+          of.notes_weights ? 1u : 0u,
+          of.round_trip ? 1u : 0u};
 }
 
 device::FewRowsConfig few_rows_config(const Plan& plan, const Product& product) {
@@ -62,13 +63,22 @@ namespace {
 // A thread for a vector, as far as there are so many: most of a call is the way of one.
 LowLatencyShape chosen_shape(const LowLatencyCall& call, int ranks, int sms) {
   const bool sums = call.kind == CollectiveKind::combine;
+  const char* const format = call.dtype == DType::bf16 ? "Bf16x8" : "Fp16x8";
   LowLatencyShape shape;
-  shape.kernel = {fmt::format("kernels/{}_chosen_rows.h", sums ? "sum" : "send"),
-                  fmt::format("{}_chosen_rows<{}, GpuBlock, {}>", sums ? "sum" : "send",
-                              call.dtype == DType::bf16 ? "Bf16x8" : "Fp16x8", kChosenInFlight),
-                  fmt::format("{}ChosenArgs<GpuBlock>", sums ? "Sum" : "Send")};
-  shape.threads = sums ? kSumThreads : kSendThreads;
+  shape.threads = call.chosen.round_trip ? kTripThreads : sums ? kSumThreads : kSendThreads;
   shape.blocks = std::min(kBlocksOfMany, sms);
+  if (call.chosen.round_trip) {
+    const bool one_each = vectors_of(call, call.part) <= (shape.blocks - 1) * shape.threads;
+    shape.kernel = {
+        "kernels/round_trip_rows.h",
+        fmt::format("round_trip_rows<{}, GpuBlock, {}>", format, one_each ? 1 : kChosenInFlight),
+        "RoundTripArgs<GpuBlock>"};
+  } else {
+    shape.kernel = {fmt::format("kernels/{}_chosen_rows.h", sums ? "sum" : "send"),
+                    fmt::format("{}_chosen_rows<{}, GpuBlock, {}>", sums ? "sum" : "send", format,
+                                kChosenInFlight),
+                    fmt::format("{}ChosenArgs<GpuBlock>", sums ? "Sum" : "Send")};
+  }
   shape.slot_vectors = chosen_sizes_of(call).slot_vectors(static_cast<uint64_t>(ranks));
   return shape;
 }

@@ -16,8 +16,9 @@ TEST(ChosenRows, GoAndComeBack) {
                           {.ranks = 4, .blocks = 1, .threads = 2}};
   for (const Shape& shape : shapes) {
     for (const ChosenCase& its :
-         {ChosenCase{true, 3, 7}, ChosenCase{false, 5, 7}, ChosenCase{false, 2, 3}}) {
-      SCOPED_TRACE(fmt::format("{} ranks, {} tokens", shape.ranks, its.tokens));
+         {ChosenCase{true, 3, 7}, ChosenCase{false, 5, 7}, ChosenCase{false, 2, 3},
+          ChosenCase{false, 5, 7, true}, ChosenCase{false, 11, 3, true}}) {
+      SCOPED_TRACE(fmt::format("{} ranks, {} tokens, k {}", shape.ranks, its.tokens, its.top_k));
       expect_clean(
           shape, [=](World& world) { chosen_rows_calls(world, its); }, shape.ranks <= 3 ? 12 : 4);
     }

@@ -71,6 +71,7 @@ TEST_P(GpuCompile, EveryHeaderAlone) {
                              "kernels/rows_of_call",
                              "kernels/copy_rows",
                              "kernels/chosen_rows",
+                             "kernels/round_trip_rows",
                              "kernels/send_chosen_rows",
                              "kernels/sum_chosen_rows"}) {
     SCOPED_TRACE(header);
@@ -191,6 +192,12 @@ TEST_P(GpuCompileKernels, ChosenRowsWithoutSpillsAtTheirLaunchBounds) {
   expect_good({"kernels/sum_chosen_rows.h", "sum_chosen_rows<Fp16x8, GpuBlock, 2>",
                "SumChosenArgs<GpuBlock>"},
               768);
+  for (const int in_flight : {1, 2}) {
+    expect_good({"kernels/round_trip_rows.h",
+                 fmt::format("round_trip_rows<Bf16x8, GpuBlock, {}>", in_flight),
+                 "RoundTripArgs<GpuBlock>"},
+                512);
+  }
 }
 
 // Movers with as many vectors in flight as a block of that size has registers for.

@@ -36,23 +36,44 @@ lane 1 nccl 0
 end
 )";
 
-std::string edited(const std::string& from, const std::string& to) {
-  std::string text = kPlan;
+// The same there and back at once.
+constexpr const char* kRoundTrip = R"(stretto-plan 2
+operator dispatch-combine t=3 h=8 experts=3 k=2 ranks=2 dtype=bf16
+collectives low-latency
+sms 132
+buffer x bf16 2x8 input sharded=3
+buffer ids i32 2x2 input sharded=3
+buffer weights fp32 2x2 input sharded=3
+buffer y bf16 2x8 output sharded=3
+
+lane 0 nccl 0
+  collective combine 0 experts=3 weights[0:2,0:2] ids[0:2,0:2] x[0:2,0:8] -> y[0:2,0:8]
+
+lane 1 nccl 0
+  collective combine 0 experts=3 weights[0:1,0:2] ids[0:1,0:2] x[0:1,0:8] -> y[0:1,0:8]
+end
+)";
+
+std::string edited(const std::string& plan, const std::string& from, const std::string& to) {
+  std::string text = plan;
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   return text.replace(at, from.size(), to);
 }
 
-std::string refusal(const std::string& from, const std::string& to) {
+std::string refusal(const std::string& from, const std::string& to,
+                    const std::string& plan = kPlan) {
   try {
-    parse_plan(edited(from, to));
+    parse_plan(edited(plan, from, to));
   } catch (const UsageError& error) {
     return error.what();
   }
   return "taken";
 }
 
-TEST(ChosenOperands, AreTextAndBack) { EXPECT_EQ(print(parse_plan(kPlan)), kPlan); }
+TEST(ChosenOperands, AreTextAndBack) {
+  for (const char* plan : {kPlan, kRoundTrip}) EXPECT_EQ(print(parse_plan(plan)), plan);
+}
 
 TEST(ChosenOperands, AreRefusedWhereTheyDoNotFit) {
   EXPECT_THAT(refusal("x[0:2,0:8]", "x[0:1,0:8]"),
@@ -66,6 +87,17 @@ TEST(ChosenOperands, AreRefusedWhereTheyDoNotFit) {
   EXPECT_THAT(refusal("dispatch 0 experts=3", "dispatch 0"), HasSubstr("experts=NUMBER"));
   EXPECT_THAT(refusal("collectives low-latency\n", ""),
               HasSubstr("in a plan with 'collectives low-latency'"));
+}
+
+TEST(ChosenOperands, OfARoundTripAreOwnOnes) {
+  EXPECT_THAT(refusal("x[0:2,0:8]", "x[0:1,0:8]", kRoundTrip),
+              HasSubstr("expected own rows of 2x8 bf16, found x@0[0:1,0:8] of 1x8 bf16"));
+  EXPECT_THAT(refusal("ids[0:2,0:2]", "ids[0:1,0:2]", kRoundTrip),
+              HasSubstr("expected IDS of 2x2"));
+  EXPECT_THAT(refusal("weights[0:2,0:2]", "weights[0:1,0:2]", kRoundTrip),
+              HasSubstr("expected WEIGHTS of 2x2"));
+  EXPECT_THAT(refusal("-> y[0:2,0:8]", "-> y[0:1,0:8]", kRoundTrip),
+              HasSubstr("expected own sums of 2x8"));
 }
 
 }  // namespace

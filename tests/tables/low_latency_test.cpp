@@ -99,19 +99,21 @@ TEST(LowLatency, MovesRowsByTheirIds) {
   const std::vector<LowLatencyCall> there = calls_of("dispatch"), back = calls_of("combine"),
                                     both = calls_of("dispatch-combine");
   ASSERT_EQ(there.size() + back.size(), 2u);
-  ASSERT_EQ(both.size(), 2u);
+  ASSERT_EQ(both.size(), 1u);
   EXPECT_TRUE(there[0].chosen.by_choice && back[0].chosen.by_choice);
   EXPECT_FALSE(there[0].chosen.notes_ids || there[0].chosen.notes_weights);
   EXPECT_FALSE(back[0].chosen.notes_ids);
   EXPECT_TRUE(back[0].chosen.notes_weights);
   EXPECT_TRUE(both[0].chosen.notes_ids && both[0].chosen.notes_weights);
-  EXPECT_FALSE(both[0].chosen.by_choice || both[1].chosen.by_choice);
-  EXPECT_FALSE(both[1].chosen.notes_weights);
+  EXPECT_TRUE(both[0].chosen.round_trip);
+  EXPECT_FALSE(both[0].chosen.by_choice || there[0].chosen.round_trip || back[0].chosen.round_trip);
   // Rows of two calls; and of three 6 words of ids and weights, which are two vectors.
   EXPECT_EQ(low_latency_shape(there[0], 3, 132).slot_vectors, 3u * 4 * 2 * 8);
-  EXPECT_EQ(low_latency_shape(both[0], 3, 132).slot_vectors, 3u * 4 * (2 * 8 + 3 * 2));
-  EXPECT_THAT(low_latency_shape(both[1], 3, 132).kernel.kernel,
+  EXPECT_EQ(low_latency_shape(both[0], 3, 132).slot_vectors, 3u * 4 * (4 * 8 + 3 * 2));
+  EXPECT_THAT(low_latency_shape(back[0], 3, 132).kernel.kernel,
               HasSubstr("sum_chosen_rows<Bf16x8"));
+  EXPECT_THAT(low_latency_shape(both[0], 3, 132).kernel.kernel,
+              HasSubstr("round_trip_rows<Bf16x8, GpuBlock, 1>"));
 }
 
 // A thread for each vector of a row, of which one hop is the faster way between two ranks.

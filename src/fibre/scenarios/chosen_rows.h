@@ -1,11 +1,13 @@
 // Rows to the ranks of their experts and back as weighted sums, call after call with other choices:
 // all ranks, one, none, several experts of one rank, ids that are no expert's. Either every rank
-// has all ids and rows lie by choice, or each has those of its own tokens, and rows lie by token.
+// has all ids and rows lie by choice, or each has those of its own tokens, and rows lie by token,
+// or nowhere: then one kernel takes them there and back.
 #pragma once
 
 #include <vector>
 
 #include "fibre/scenarios/read_behind.h"
+#include "stretto/device/lang/kernels/round_trip_rows.h"
 #include "stretto/device/lang/kernels/send_chosen_rows.h"
 #include "stretto/device/lang/kernels/sum_chosen_rows.h"
 #include "stretto/fibre/world.h"
@@ -18,6 +20,7 @@ struct ChosenCase {
   bool by_choice = true;  // ids of all tokens everywhere; weights of own ones
   uint32 top_k = 3;
   uint32 tokens = 7;
+  bool round_trip = false;  // not by choice
 };
 
 inline constexpr uint32 kChosenVectors = 2, kChosenExperts = 7;
@@ -57,7 +60,7 @@ class ChosenWorld {
         ranks_(uint32(world.shape().ranks)),
         block_tokens_((its.tokens + ranks_ - 1) / ranks_),
         shares_{int32(kChosenExperts), int32(ranks_)},
-        sends_(memory("sends", sizes(!its.by_choice, !its.by_choice))),
+        sends_(memory("sends", sizes(!its.by_choice, !its.by_choice, its.round_trip))),
         sums_(memory("sums", sizes(false, its.by_choice))),
         bad_(world.local<uint64>("bad", 1, 0)) {}
 
@@ -66,7 +69,8 @@ class ChosenWorld {
     if (!world_.run()) return;
     for (size_t call = 0; call < kChosenCalls; ++call) check(call);
     for (uint32 r = 0; r < ranks_; ++r) {
-      world_.expect(bad_.get(int(r), 0) == 2 * all_bad(), "bad ids are counted otherwise");
+      const uint64 kernels = its_.round_trip ? 1 : 2;
+      world_.expect(bad_.get(int(r), 0) == kernels * all_bad(), "bad ids are counted otherwise");
     }
   }
 
@@ -82,9 +86,10 @@ class ChosenWorld {
     Buffer<uint32> counts;
   };
 
-  ChosenSizes sizes(bool notes_ids, bool notes_weights) const {
-    return {its_.tokens,    block_tokens_,     its_.top_k,           kChosenExperts,
-            kChosenVectors, uint32(notes_ids), uint32(notes_weights)};
+  ChosenSizes sizes(bool notes_ids, bool notes_weights, bool comes_back = false) const {
+    return {its_.tokens,           block_tokens_,     its_.top_k,
+            kChosenExperts,        kChosenVectors,    uint32(notes_ids),
+            uint32(notes_weights), uint32(comes_back)};
   }
   Memory memory(const char* name, const ChosenSizes& of) {
     return {world_.symmetric<Vec16>(name, of.slot_vectors(ranks_), four_of(Bf16x8::kPoison)),
@@ -128,6 +133,26 @@ class ChosenWorld {
         }
       }
     }
+    if (its_.round_trip) {
+      launch_round_trip(c);
+    } else {
+      launch_both(c);
+    }
+    Call kept = c;
+    kept.rows = read_behind(world_, c.rows);
+    kept.output = read_behind(world_, c.output);
+    kept.counts = read_behind(world_, c.counts);
+    calls_.push_back(kept);
+  }
+  void launch_round_trip(const Call& c) {
+    const ChosenSizes both = sizes(true, true, true);
+    world_.launch([=, *this](Block& block) {
+      const int r = block.rank();
+      round_trip_rows<Bf16x8, Block, 1>(
+          block, {chosen(r, sends_, both, c.ids, c.weights), c.input.at(r), c.output.at(r)});
+    });
+  }
+  void launch_both(const Call& c) {
     const bool by_choice = its_.by_choice;
     const ChosenSizes sent = sizes(!by_choice, !by_choice), summed = sizes(false, by_choice);
     world_.launch([=, *this](Block& block) {
@@ -146,11 +171,6 @@ class ChosenWorld {
                                          {},
                                          c.output.at(r)});
     });
-    Call kept = c;
-    kept.rows = read_behind(world_, c.rows);
-    kept.output = read_behind(world_, c.output);
-    kept.counts = read_behind(world_, c.counts);
-    calls_.push_back(kept);
   }
 
   uint32 owner_of(int32 id) const {
@@ -188,11 +208,11 @@ class ChosenWorld {
         ++counts[owner * kChosenExperts + uint32(id - shares_.begin(int32(owner)))];
       }
       for (uint32 r = 0; !its_.by_choice && r < ranks_; ++r) {
-        check_row(c, call, r, t, t, has[r] != 0);
+        check_row(c, call, r, t, t, has[r] != 0 && !its_.round_trip);
       }
       check_sum(c, call, t);
     }
-    for (uint32 r = 0; r < ranks_; ++r) {
+    for (uint32 r = 0; !its_.round_trip && r < ranks_; ++r) {
       for (int32 e = 0; e < shares_.size(int32(r)); ++e) {
         world_.expect(c.counts.get(int(r), size_t(e)) == counts[r * kChosenExperts + uint32(e)],
                       "a count is wrong");

@@ -19,12 +19,17 @@ struct ChosenSizes {
   uint32 top_k, experts;
   uint32 row_vectors;
   uint32 notes_ids, notes_weights;  // 1: each rank has those of its own tokens alone
+  uint32 comes_back;                // 1: in the same call sums come to slots of their own
 
   STRETTO_HOST_DEVICE uint32 words_of_note() const { return top_k * (notes_ids + notes_weights); }
   STRETTO_HOST_DEVICE uint32 vectors_of_note() const { return (words_of_note() + 3) / 4; }
-  // Two calls' rows, three calls' notes.
+  // Two calls' rows, and perhaps sums.
+  STRETTO_HOST_DEVICE uint64 row_slots(uint64 ranks) const {
+    return (uint64{2} + 2 * comes_back) * ranks * block_tokens;
+  }
+  // These, and three calls' notes.
   STRETTO_HOST_DEVICE uint64 slot_vectors(uint64 ranks) const {
-    return ranks * block_tokens * (uint64{2} * row_vectors + uint64{3} * vectors_of_note());
+    return row_slots(ranks) * row_vectors + uint64{3} * ranks * block_tokens * vectors_of_note();
   }
 };
 
@@ -44,7 +49,7 @@ struct ChosenArgs {
 
 // What ranks must agree on (greeting.h).
 struct ChosenGreeting {
-  static constexpr uint32 kSends = 5, kSums = 6;  // beside the numbers of PartsGreeting
+  static constexpr uint32 kSends = 5, kSums = 6, kBoth = 7;  // beside those of PartsGreeting
 
   STRETTO_PRIMITIVE Vec16 words() const {
     return {{sizes.tokens, sizes.experts, sizes.row_vectors, sizes.top_k << 4 | collective}};
@@ -101,10 +106,11 @@ class ChosenRows {
     const auto expert = static_cast<uint32>(id);
     return expert < sizes_.experts ? expert / experts_of_rank_ : ranks_;
   }
-  STRETTO_PRIMITIVE bool is_here(int32 id) const {
+  STRETTO_PRIMITIVE bool is_on(uint32 rank, int32 id) const {
     const auto expert = static_cast<uint32>(id);
-    return expert < sizes_.experts && expert - me_ * experts_of_rank_ < experts_of_rank_;
+    return expert < sizes_.experts && expert - rank * experts_of_rank_ < experts_of_rank_;
   }
+  STRETTO_PRIMITIVE bool is_here(int32 id) const { return is_on(me_, id); }
   STRETTO_PRIMITIVE int32 id_at(uint64 at) const {
     return args_.wide_ids ? narrow_id(args_.wide_ids[at]) : args_.ids[at];
   }
@@ -136,9 +142,9 @@ class ChosenRows {
   }
   // Notes of one of three calls, [source][place].
   STRETTO_PRIMITIVE Ptr<Block, Vec16> note_slot(uint64 call, uint32 of, uint32 place) const {
-    const uint64 rows = uint64{2} * ranks_ * sizes_.block_tokens;
     const uint64 note = (call * ranks_ + of) * sizes_.block_tokens + place;
-    return args_.slots + (rows * sizes_.row_vectors + note * sizes_.vectors_of_note());
+    return args_.slots +
+           (sizes_.row_slots(ranks_) * sizes_.row_vectors + note * sizes_.vectors_of_note());
   }
   STRETTO_PRIMITIVE Ptr<Block, Vec16> note_of(uint32 token) const {
     return note_slot(call_.now, rank_of(token), place_of(token));
@@ -147,18 +153,23 @@ class ChosenRows {
   STRETTO_PRIMITIVE void greet_others() {
     greet<Block>(block_, args_.greetings + call_.now * ranks_, greeting_);
   }
-  // Word w of the note of own token `place`: never the sentinel. A number that is the sentinel's is
-  // no expert's; a weight that is, some -4.6e-41, becomes its neighbour.
+  // Words of notes are never the sentinel. A number that is the sentinel's is no expert's; a weight
+  // that is, some -4.6e-41, becomes its neighbour.
+  STRETTO_PRIMITIVE uint32 noted_id(uint64 choice) const {
+    const auto id = static_cast<uint32>(id_at(choice));
+    return id == kPoison ? static_cast<uint32>(kNoExpert) : id;
+  }
+  STRETTO_PRIMITIVE uint32 noted_weight(uint64 choice) const {
+    const uint32 weight = bits_of_float(args_.weights[choice]);
+    return weight == kPoison ? kPoison + 1 : weight;
+  }
+  // Word w of the note of own token `place`.
   STRETTO_PRIMITIVE uint32 note_word(uint32 place, uint32 w) const {
     const uint64 row = static_cast<uint64>(place) * sizes_.top_k;
     if (w >= sizes_.words_of_note()) return 0;
     const uint32 slot = w % sizes_.top_k;
-    if (sizes_.notes_ids != 0 && w < sizes_.top_k) {
-      const auto id = static_cast<uint32>(id_at(row + slot));
-      return id == kPoison ? static_cast<uint32>(kNoExpert) : id;
-    }
-    const uint32 weight = bits_of_float(args_.weights[row + slot]);
-    return weight == kPoison ? kPoison + 1 : weight;
+    return sizes_.notes_ids != 0 && w < sizes_.top_k ? noted_id(row + slot)
+                                                     : noted_weight(row + slot);
   }
   STRETTO_PRIMITIVE void send_notes() {
     const uint32 vectors = sizes_.vectors_of_note();
@@ -185,8 +196,9 @@ class ChosenRows {
   // Takes values[j] from row slot at[j], of another rank's token or sum, where that is not null.
   template <int kMost, class RankOf>
   STRETTO_PRIMITIVE bool take(const Ptr<Block, Vec16> (&at)[kMost], Vec16 (&values)[kMost],
-                              RankOf rank_of_slot, Where where = Where::here()) {
-    if (!block_.wait_each_not(at, kPoison, values, rank_of_slot, where)) return false;
+                              RankOf rank_of_slot, Patience patience = Patience::kUsual,
+                              Where where = Where::here()) {
+    if (!block_.wait_each_not(at, kPoison, values, rank_of_slot, where, patience)) return false;
     STRETTO_UNROLL for (int j = 0; j < kMost; ++j) {
       if (at[j]) block_.store(at[j], four_of(kPoison));
     }
