@@ -18,7 +18,8 @@ struct RoutedContender {
   double us = 0;
 };
 // What may be the fastest, by simulation, the fastest first; of ways of whole products that are
-// simulated alike, what was faster when measured. A single one is not simulated.
+// simulated alike, what was faster when measured, and of rows alone what goes by ids. A single one
+// is not simulated.
 std::vector<RoutedContender> routed_contenders(const Operator& op, const Machine& machine,
                                                RowCount rows, Predictions& predictions);
 
