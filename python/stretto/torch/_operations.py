@@ -12,10 +12,10 @@ from ._refusals import NotServed
 # Of these one operation serves any number of rows; of others each number has its own.
 SERVING = ("ag-gemm", "ag-gemm-bias", "gemm-rs", "gemm-ar")
 FEWEST_ROWS = 256
-# From so many on, and up to so many, rows that come again may have an operation of their own. Between them rows are
-# served well by what serves any number, and "auto" errs more: a layer of 512 rows was 17 % slower by what it took for
-# exactly these. The kernel of few rows, up to a quarter faster, cannot leave out rows.
-FEWEST_EXACT, MOST_FEW = 1024, 128
+# From so many on rows that come again may have an operation of their own. Fewer are served well by what serves any
+# number, and "auto" errs more: a layer of 512 rows was 17 % slower by what it took for exactly these. But for the kernel
+# of few rows, up to so many, which is up to a quarter faster and cannot leave out rows.
+FEWEST_EXACT, MOST_FEW, BY_FEW_ROWS = 1024, 512, "gemm=few-rows"
 NOT_IN_GRAPHS = "a first call with so many rows makes a plan, which no CUDA graph can: call it once before"
 MOST_MET = 4096  # numbers of rows that are remembered
 MOST_PLANS = 8  # of an operator that differs in rows alone, but for rooms: making one takes seconds
@@ -168,10 +168,12 @@ class Operations:
         if isinstance(made, str):
             return made
         serving.prepare(rows)
-        if made.schedule() != serving.schedule(rows).removesuffix(ANY_ROWS):
+        schedule = made.schedule()
+        is_better = rows >= FEWEST_EXACT or BY_FEW_ROWS in schedule
+        if is_better and schedule != serving.schedule(rows).removesuffix(ANY_ROWS):
             return made
         made.close()
-        return "its schedule serves any number of rows"
+        return "its schedule serves any number of rows, or is not surely faster"
 
     def _for_graphs(self, made, call, room):
         """The operation, or the same where one run of it makes no whole graph, with buffers that runs do not take in

@@ -101,13 +101,21 @@ class Rows(OnOperations):
     def test_few_rows_that_come_again_have_what_cannot_leave_out_rows(self):
         engine = self.engine()
         few = range(8, 8 + 2 * _operations.MOST_FEW_PLANS)
-        with mock.patch.object(Operation, "of_exactly", "few-rows"):
+        with mock.patch.object(Operation, "of_exactly", "whole,gemm=few-rows"):
             for rows in (*few, *few, *few, 2048, 2048, 2048):
                 engine.run(self.call(rows), "bf16", {})
         serving, *exact = Operation.made
         self.assertEqual(serving.rows, "bucket")
         self.assertEqual([(one.max_rows, len(one.runs)) for one in exact if one.rows == "fixed"],
                          [*((rows, 2) for rows in few[:_operations.MOST_FEW_PLANS]), (2048, 2)])
+
+    def test_few_rows_have_nothing_else_of_their_own(self):
+        engine = self.engine()
+        with mock.patch.object(Operation, "of_exactly", "whole,gemm=library"):
+            for _ in range(3):
+                engine.run(self.call(64), "bf16", {})
+        self.assertEqual([(one.rows, len(one.runs), one.is_closed) for one in Operation.made],
+                         [("bucket", 3, False), ("fixed", 0, True)])
 
     def test_some_rows_captures_and_schedules_by_name_make_nothing_for_rows_that_come_again(self):
         engine, named = self.engine(), self.engine("tiles")
