@@ -17,7 +17,7 @@ namespace {
 constexpr int kBlocks = 64, kBlocksOfMany = 128;
 constexpr int64_t kMany = 512 * 1024;  // of a rank's part
 // As many as have registers for what a thread keeps.
-constexpr int kSendThreads = 1024, kSumThreads = 768, kTripThreads = 512, kChosenInFlight = 2;
+constexpr int kChosenThreads = 512, kChosenInFlight = 2;
 
 bool is_one_shot(const LowLatencyCall& call, int ranks) {
   const bool normed = call.kind == CollectiveKind::all_reduce_norm;
@@ -62,24 +62,23 @@ namespace {
 
 // A thread for a vector, as far as there are so many: most of a call is the way of one.
 LowLatencyShape chosen_shape(const LowLatencyCall& call, int ranks, int sms) {
-  const bool sums = call.kind == CollectiveKind::combine;
   const char* const format = call.dtype == DType::bf16 ? "Bf16x8" : "Fp16x8";
   LowLatencyShape shape;
-  shape.threads = call.chosen.round_trip ? kTripThreads : sums ? kSumThreads : kSendThreads;
+  shape.threads = kChosenThreads;
   shape.blocks = std::min(kBlocksOfMany, sms);
-  if (call.chosen.round_trip) {
-    const bool one_each = vectors_of(call, call.part) <= (shape.blocks - 1) * shape.threads;
-    shape.kernel = {
-        "kernels/round_trip_rows.h",
-        fmt::format("round_trip_rows<{}, GpuBlock, {}>", format, one_each ? 1 : kChosenInFlight),
-        "RoundTripArgs<GpuBlock>"};
-  } else {
-    shape.kernel = {fmt::format("kernels/{}_chosen_rows.h", sums ? "sum" : "send"),
-                    fmt::format("{}_chosen_rows<{}, GpuBlock, {}>", sums ? "sum" : "send", format,
-                                kChosenInFlight),
-                    fmt::format("{}ChosenArgs<GpuBlock>", sums ? "Sum" : "Send")};
-  }
   shape.slot_vectors = chosen_sizes_of(call).slot_vectors(static_cast<uint64_t>(ranks));
+  if (call.kind == CollectiveKind::combine && !call.chosen.round_trip) {
+    shape.kernel = {"kernels/sum_chosen_rows.h",
+                    fmt::format("sum_chosen_rows<{}, GpuBlock>", format),
+                    "SumChosenArgs<GpuBlock>"};
+    return shape;
+  }
+  const bool one_each = vectors_of(call, call.part) <= (shape.blocks - 1) * shape.threads;
+  const char* const name = call.chosen.round_trip ? "round_trip_rows" : "send_chosen_rows";
+  shape.kernel = {
+      fmt::format("kernels/{}.h", name),
+      fmt::format("{}<{}, GpuBlock, {}>", name, format, one_each ? 1 : kChosenInFlight),
+      fmt::format("{}Args<GpuBlock>", call.chosen.round_trip ? "RoundTrip" : "SendChosen")};
   return shape;
 }
 

@@ -71,6 +71,7 @@ TEST_P(GpuCompile, EveryHeaderAlone) {
                              "kernels/rows_of_call",
                              "kernels/copy_rows",
                              "kernels/chosen_rows",
+                             "kernels/chosen_pieces",
                              "kernels/round_trip_rows",
                              "kernels/send_chosen_rows",
                              "kernels/sum_chosen_rows"}) {
@@ -188,10 +189,10 @@ TEST_P(GpuCompileKernels, ExpertsWithoutSpillsAtTheirLaunchBounds) {
 TEST_P(GpuCompileKernels, ChosenRowsWithoutSpillsAtTheirLaunchBounds) {
   expect_good({"kernels/send_chosen_rows.h", "send_chosen_rows<Bf16x8, GpuBlock, 2>",
                "SendChosenArgs<GpuBlock>"},
-              1024);
-  expect_good({"kernels/sum_chosen_rows.h", "sum_chosen_rows<Fp16x8, GpuBlock, 2>",
-               "SumChosenArgs<GpuBlock>"},
-              768);
+              512);
+  expect_good(
+      {"kernels/sum_chosen_rows.h", "sum_chosen_rows<Fp16x8, GpuBlock>", "SumChosenArgs<GpuBlock>"},
+      512);
   for (const int in_flight : {1, 2}) {
     expect_good({"kernels/round_trip_rows.h",
                  fmt::format("round_trip_rows<Bf16x8, GpuBlock, {}>", in_flight),

@@ -157,19 +157,18 @@ class ChosenWorld {
     const ChosenSizes sent = sizes(!by_choice, !by_choice), summed = sizes(false, by_choice);
     world_.launch([=, *this](Block& block) {
       const int r = block.rank();
-      send_chosen_rows<Bf16x8, Block, 3>(
+      send_chosen_rows<Bf16x8, Block, 1>(
           block, {chosen(r, sends_, sent, c.ids, c.weights), c.input.at(r), c.rows.at(r),
                   uint32(by_choice), c.all_ids.at(r), c.all_weights.at(r), c.counts.at(r)});
     });
     world_.launch([=, *this](Block& block) {
       const int r = block.rank();
-      sum_chosen_rows<Bf16x8, Block, 3>(block,
-                                        {chosen(r, sums_, summed, by_choice ? c.ids : c.all_ids,
-                                                by_choice ? c.weights : c.all_weights),
-                                         c.rows.at(r),
-                                         uint32(by_choice),
-                                         {},
-                                         c.output.at(r)});
+      sum_chosen_rows<Bf16x8, Block>(block, {chosen(r, sums_, summed, by_choice ? c.ids : c.all_ids,
+                                                    by_choice ? c.weights : c.all_weights),
+                                             c.rows.at(r),
+                                             uint32(by_choice),
+                                             {},
+                                             c.output.at(r)});
     });
   }
 

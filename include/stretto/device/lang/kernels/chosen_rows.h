@@ -8,7 +8,7 @@
 // (call.h); a vector of a row is read by one, which poisons it again.
 #pragma once
 
-#include "stretto/device/lang/kernels/parts_walk.h"
+#include "stretto/device/lang/kernels/slots.h"
 #include "stretto/device/routing.h"
 
 namespace stretto::device {
@@ -91,21 +91,10 @@ class ChosenRows {
     const uint64 first = static_cast<uint64>(rank) * sizes_.block_tokens;
     return first < sizes_.tokens ? static_cast<uint32>(first) : sizes_.tokens;
   }
-  STRETTO_PRIMITIVE uint32 others() const { return sizes_.tokens - own_count_; }
-  // The i-th token that is another rank's, the next rank's first.
-  STRETTO_PRIMITIVE uint32 token_of_others(uint32 i) const {
-    const uint32 token = own_first_ + own_count_ + i;
-    return token < sizes_.tokens ? token : token - sizes_.tokens;
-  }
   STRETTO_PRIMITIVE bool is_own(uint32 token) const { return token - own_first_ < own_count_; }
   STRETTO_PRIMITIVE uint32 rank_of(uint32 token) const { return token / sizes_.block_tokens; }
   STRETTO_PRIMITIVE uint32 place_of(uint32 token) const { return token % sizes_.block_tokens; }
 
-  // Who has expert `id`; num_ranks where that is none.
-  STRETTO_PRIMITIVE uint32 owner_of(int32 id) const {
-    const auto expert = static_cast<uint32>(id);
-    return expert < sizes_.experts ? expert / experts_of_rank_ : ranks_;
-  }
   STRETTO_PRIMITIVE bool is_on(uint32 rank, int32 id) const {
     const auto expert = static_cast<uint32>(id);
     return expert < sizes_.experts && expert - rank * experts_of_rank_ < experts_of_rank_;
@@ -119,22 +108,6 @@ class ChosenRows {
     const uint32 row = sizes_.notes_ids != 0 ? token - own_first_ : token;
     return id_at(static_cast<uint64>(row) * sizes_.top_k + slot);
   }
-  // Likewise, or of one whose note has come.
-  STRETTO_PRIMITIVE int32 known_id(uint32 token, uint32 slot) {
-    if (sizes_.notes_ids == 0 || is_own(token)) return id_of(token, slot);
-    const Vec16 words = block_.load(note_of(token) + slot / 4);
-    return static_cast<int32>(words.word[slot % 4]);
-  }
-  // The ranks that its row goes to, a bit each.
-  STRETTO_PRIMITIVE uint64 ranks_of(uint32 token) const {
-    uint64 ranks = 0;
-    for (uint32 j = 0; j < sizes_.top_k; ++j) {
-      const uint32 owner = owner_of(id_of(token, j));
-      if (owner < ranks_) ranks |= uint64{1} << owner;
-    }
-    return ranks;
-  }
-
   // Rows of this call, [source][place]; [rank][place] of sums.
   STRETTO_PRIMITIVE Ptr<Block, Vec16> row_slot(uint32 of, uint32 place) const {
     const uint64 row = (static_cast<uint64>(call_.parity) * ranks_ + of) * sizes_.block_tokens;

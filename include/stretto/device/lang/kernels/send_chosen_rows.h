@@ -5,7 +5,7 @@
 // Bits arrive as they were sent, but that -0.0 arrives as +0.0, at its own rank also.
 #pragma once
 
-#include "stretto/device/lang/kernels/chosen_rows.h"
+#include "stretto/device/lang/kernels/chosen_pieces.h"
 
 namespace stretto::device {
 
@@ -22,137 +22,103 @@ struct SendChosenArgs {
 };
 
 template <class Format, int kInFlight, class Block>
-class SendChosenRows : ChosenRows<Format, Block> {
-  using Base = ChosenRows<Format, Block>;
-  using Base::block_, Base::sizes_, Base::me_, Base::ranks_, Base::share_, Base::own_first_,
-      Base::own_count_;
+class SendChosenRows : ChosenSender<Format, kInFlight, Block> {
+  using Base = ChosenSender<Format, kInFlight, Block>;
+  using Base::block_, Base::sizes_, Base::me_, Base::share_, Base::own_first_, Base::kSlots;
+  using typename Base::Piece;
 
  public:
   STRETTO_PRIMITIVE SendChosenRows(Block& block, const SendChosenArgs<Block>& args)
-      : Base(block, args.chosen, ChosenGreeting::kSends), its_(args) {}
+      : Base(block, args.chosen, ChosenGreeting::kSends, args.input), its_(args) {}
 
   STRETTO_PRIMITIVE void run() {
+    Base::load(Base::first_);
     Base::greet_others();
     Base::send_notes();
-    send();
     Base::clear_before();
-    bool good = !Base::is_greeting_block() || count();
+    bool good = send_and_take();
+    if (Base::is_greeting_block()) good = count() && good;
     good = Base::hear_others() && good;
-    good = good && take_notes() && take_rows();
+    good = good && take_notes();
     Base::end(good);
   }
 
  private:
-  STRETTO_PRIMITIVE void send() {
-    const uint32 end = own_count_ * sizes_.row_vectors;
-    for (uint32 first = share_.first; first < end; first += kInFlight * share_.step) {
-      Vec16 values[kInFlight] = {};
-      uint64 ranks[kInFlight];
-      STRETTO_UNROLL for (uint32 v = 0; v < kInFlight; ++v) {
-        const uint32 i = first + v * share_.step;
-        if (i < end) values[v] = its_.input[i];
+  static constexpr uint32 kNotes = kSlots / 4;  // vectors of the ids of as many slots
+
+  STRETTO_PRIMITIVE bool send_and_take() {
+    const uint32 turn = Base::turn_;
+    for (uint32 p = Base::first_; p < Base::all_ + turn; p += turn) {
+      if (Base::send(p)) {
+        const Piece own = Base::piece(p);
+        if (!put(own_first_ + own.place, own, this->values_)) return false;
       }
-      STRETTO_UNROLL for (uint32 v = 0; v < kInFlight; ++v) {
-        const uint32 i = first + v * share_.step;
-        ranks[v] = i < end ? Base::ranks_of(own_first_ + i / sizes_.row_vectors) : 0;
-        values[v] = positive_zeros<Format>(values[v]);
-      }
-      STRETTO_ROLLED for (uint32 k = 1; k < ranks_; ++k) {
-        const auto to = static_cast<uint32>(
-            rank_after(static_cast<int>(me_), static_cast<int>(k), static_cast<int>(ranks_)));
-        auto slots = block_.peer(Base::row_slot(me_, 0), static_cast<int>(to));
-        STRETTO_UNROLL for (uint32 v = 0; v < kInFlight; ++v) {
-          if ((ranks[v] >> to & 1) != 0) block_.store(slots + (first + v * share_.step), values[v]);
-        }
-      }
-      STRETTO_UNROLL for (uint32 v = 0; v < kInFlight; ++v) {
-        const uint32 i = first + v * share_.step;
-        if ((ranks[v] >> me_ & 1) == 0) continue;
-        const uint32 token = own_first_ + i / sizes_.row_vectors;
-        put(token, i % sizes_.row_vectors, values[v]);
-      }
+      Base::load(p + turn);
+      if (p >= turn && !take(p - turn)) return false;
     }
+    return true;
   }
 
-  // A vector of a row that has an expert here.
-  STRETTO_PRIMITIVE void put(uint32 token, uint32 at, const Vec16& value) {
-    if (its_.by_choice == 0) {
-      its_.rows[static_cast<uint64>(token) * sizes_.row_vectors + at] = value;
-      return;
-    }
-    const uint64 first = static_cast<uint64>(token) * sizes_.top_k;
-    for (uint32 j = 0; j < sizes_.top_k; ++j) {
-      if (Base::is_here(Base::known_id(token, j)))
-        its_.rows[(first + j) * sizes_.row_vectors + at] = value;
-    }
-  }
-
-  // Whether tokens choose an expert here: of kMost of them, in turn for each group of their ids.
-  template <int kMost>
-  STRETTO_PRIMITIVE bool find_chosen(const uint32 (&tokens)[kMost], const bool (&any)[kMost],
-                                     bool (&chosen)[kMost]) {
-    STRETTO_UNROLL for (int v = 0; v < kMost; ++v) chosen[v] = false;
-    if (sizes_.notes_ids == 0) {
-      for (uint32 j = 0; j < sizes_.top_k; ++j) {
-        STRETTO_UNROLL for (int v = 0; v < kMost; ++v) {
-          if (any[v] && Base::is_here(Base::id_of(tokens[v], j))) chosen[v] = true;
-        }
-      }
+  // Slots first, first + 1, ... of a token: what the rank has, or once its note has come.
+  STRETTO_PRIMITIVE bool find_ids(uint32 token, uint32 first, int32 (&ids)[kSlots]) {
+    if (sizes_.notes_ids == 0 || Base::is_own(token)) {
+      Base::load_ids(sizes_.notes_ids != 0 ? token - own_first_ : token, first, ids);
       return true;
     }
-    for (uint32 group = 0; 4 * group < sizes_.top_k; ++group) {
-      Ptr<Block, Vec16> at[kMost] = {};
-      Vec16 words[kMost];
-      STRETTO_UNROLL for (int v = 0; v < kMost; ++v) {
-        if (any[v]) at[v] = Base::note_of(tokens[v]) + group;
-      }
-      if (!block_.wait_each_not(at, Base::kPoison, words, [&](int v) {
-            return static_cast<int>(Base::rank_of(tokens[v]));
-          })) {
-        return false;
-      }
-      STRETTO_UNROLL for (int v = 0; v < kMost; ++v) {
-        STRETTO_UNROLL for (uint32 w = 0; w < 4; ++w) {
-          if (any[v] && 4 * group + w < sizes_.top_k &&
-              Base::is_here(static_cast<int32>(words[v].word[w]))) {
-            chosen[v] = true;
-          }
-        }
-      }
+    Ptr<Block, Vec16> at[kNotes] = {};
+    Vec16 words[kNotes] = {};
+    STRETTO_UNROLL for (uint32 v = 0; v < kNotes; ++v) {
+      if (first + 4 * v < sizes_.top_k) at[v] = Base::note_of(token) + (first / 4 + v);
+    }
+    const auto from = static_cast<int>(Base::rank_of(token));
+    if (!block_.wait_each_not(at, Base::kPoison, words, [&](int) { return from; })) return false;
+    STRETTO_UNROLL for (uint32 j = 0; j < kSlots; ++j) {
+      ids[j] = first + j < sizes_.top_k ? static_cast<int32>(words[j / 4].word[j % 4]) : kNoExpert;
     }
     return true;
   }
 
-  STRETTO_PRIMITIVE bool take_rows() {
-    const uint32 end = Base::others() * sizes_.row_vectors;
-    for (uint32 first = share_.first; first < end; first += kInFlight * share_.step) {
-      uint32 tokens[kInFlight];
-      bool any[kInFlight], chosen[kInFlight];
-      STRETTO_UNROLL for (uint32 v = 0; v < kInFlight; ++v) {
-        const uint32 i = first + v * share_.step;
-        any[v] = i < end;
-        tokens[v] = Base::token_of_others(any[v] ? i / sizes_.row_vectors : 0);
+  // The other ranks' rows of that place.
+  STRETTO_PRIMITIVE bool take(uint32 p) {
+    const Piece its = Base::piece(p);
+    return Base::each_other(its.place, [&](uint32 rank) {
+      const uint32 token = Base::first_of(rank) + its.place;
+      bool any = false;
+      for (uint32 first = 0; first < sizes_.top_k; first += kSlots) {
+        int32 ids[kSlots];
+        if (!find_ids(token, first, ids)) return false;
+        STRETTO_UNROLL for (const int32 id : ids) any = Base::is_here(id) || any;
       }
-      if (!find_chosen(tokens, any, chosen)) return false;
+      if (!any) return true;
       Ptr<Block, Vec16> at[kInFlight] = {};
-      Vec16 values[kInFlight];
-      STRETTO_UNROLL for (uint32 v = 0; v < kInFlight; ++v) {
-        if (!chosen[v]) continue;
-        const uint32 token = tokens[v];
-        at[v] = Base::row_slot(Base::rank_of(token), Base::place_of(token)) +
-                (first + v * share_.step) % sizes_.row_vectors;
-      }
-      if (!Base::take(at, values,
-                      [&](int v) { return static_cast<int>(Base::rank_of(tokens[v])); })) {
-        return false;
-      }
-      STRETTO_UNROLL for (uint32 v = 0; v < kInFlight; ++v) {
-        if (chosen[v]) {
-          put(tokens[v], (first + v * share_.step) % sizes_.row_vectors, values[v]);
-        }
+      Vec16 values[kInFlight] = {};
+      Base::find(its, Base::row_slot(rank, its.place), at);
+      if (!Base::take(at, values, [rank](int) { return static_cast<int>(rank); })) return false;
+      return put(token, its, values);
+    });
+  }
+
+  // A piece of a row that has an expert here.
+  STRETTO_PRIMITIVE bool put(uint32 token, const Piece& its, const Vec16 (&values)[kInFlight]) {
+    if (its_.by_choice == 0) {
+      put_row(token, its, values);
+      return true;
+    }
+    for (uint32 first = 0; first < sizes_.top_k; first += kSlots) {
+      int32 ids[kSlots];
+      if (!find_ids(token, first, ids)) return false;
+      const uint64 choice = static_cast<uint64>(token) * sizes_.top_k + first;
+      STRETTO_UNROLL for (uint32 j = 0; j < kSlots; ++j) {
+        if (Base::is_here(ids[j])) put_row(choice + j, its, values);
       }
     }
     return true;
+  }
+  STRETTO_PRIMITIVE void put_row(uint64 row, const Piece& its, const Vec16 (&values)[kInFlight]) {
+    auto to = its_.rows + row * sizes_.row_vectors + its.at;
+    STRETTO_UNROLL for (uint32 u = 0; u < kInFlight; ++u) {
+      if (Base::has(its, u)) to[u * Base::lanes_] = values[u];
+    }
   }
 
   // Own ids and weights, and others' notes, to where all of them lie.
@@ -202,7 +168,7 @@ class SendChosenRows : ChosenRows<Format, Block> {
   const SendChosenArgs<Block>& its_;
 };
 
-template <class Format, class Block, int kInFlight = 4>
+template <class Format, class Block, int kInFlight = 2>
 STRETTO_KERNEL void send_chosen_rows(Block& block, const SendChosenArgs<Block>& args) {
   SendChosenRows<Format, kInFlight, Block>(block, args).run();
 }

@@ -6,8 +6,7 @@
 // token's is of these in fp32 in rank order, rounded once. So its bits hang on nothing but data.
 #pragma once
 
-#include "stretto/device/fused.h"
-#include "stretto/device/lang/kernels/chosen_rows.h"
+#include "stretto/device/lang/kernels/chosen_pieces.h"
 
 namespace stretto::device {
 
@@ -21,11 +20,13 @@ struct SumChosenArgs {
   Ptr<Block, Vec16> output;               // local: own tokens' rows
 };
 
-template <class Format, int kInFlight, class Block>
-class SumChosenRows : ChosenRows<Format, Block> {
-  using Base = ChosenRows<Format, Block>;
-  using Base::args_, Base::block_, Base::sizes_, Base::me_, Base::ranks_, Base::share_,
-      Base::own_first_, Base::own_count_;
+// A thread loads the rows of eight choices of one vector together.
+template <class Format, class Block>
+class SumChosenRows : ChosenPieces<Format, 1, Block> {
+  using Base = ChosenPieces<Format, 1, Block>;
+  using Base::args_, Base::block_, Base::sizes_, Base::me_, Base::own_first_, Base::own_count_,
+      Base::kSlots;
+  using typename Base::Piece, typename Base::Sums;
 
  public:
   STRETTO_PRIMITIVE SumChosenRows(Block& block, const SumChosenArgs<Block>& args)
@@ -35,22 +36,26 @@ class SumChosenRows : ChosenRows<Format, Block> {
     Base::greet_others();
     Base::send_notes();
     Base::clear_before();
-    // While others' weights are on their way own tokens have theirs; else others wait for sums.
-    const bool awaits = sizes_.notes_weights != 0;
-    bool good = true;
-    if (awaits) good = sum_own();
-    good = good && sum_others();
-    if (!awaits) good = good && sum_own();
+    bool good = sum_and_add();
     if (Base::is_greeting_block()) {
       good = Base::each_id([&](int32 id) { Base::count_if_bad(id); }) && good;
     }
     good = Base::hear_others() && good;
-    good = good && add_sums();
     Base::end(good);
   }
 
  private:
-  static constexpr uint32 kSlots = 4;  // whose rows are loaded together
+  static constexpr uint32 kNotes = kSlots / 4;  // vectors of the weights of as many slots
+
+  // Others wait for their tokens' sums; own ones are made while those cross.
+  STRETTO_PRIMITIVE bool sum_and_add() {
+    const uint32 turn = Base::turn_;
+    for (uint32 p = Base::first_; p < Base::all_ + turn; p += turn) {
+      if (p < Base::all_ && !sum_others(p)) return false;
+      if (p >= turn && !add(p - turn)) return false;
+    }
+    return true;
+  }
 
   STRETTO_PRIMITIVE uint64 row_of(uint32 token, uint32 slot) const {
     const uint64 choice = static_cast<uint64>(token) * sizes_.top_k + slot;
@@ -58,122 +63,82 @@ class SumChosenRows : ChosenRows<Format, Block> {
     return its_.by_choice != 0 ? choice : token;
   }
 
-  // This rank's sum of vector `at` of a token's rows. `any`: whether it has one of them.
-  STRETTO_PRIMITIVE bool sum_token(uint32 token, uint32 at, float (&sums)[Format::kElements],
-                                   bool& any) {
-    STRETTO_UNROLL for (float& sum : sums) sum = 0;
+  // This rank's sum of a piece of a token's row. `any`: whether it has one of them.
+  STRETTO_PRIMITIVE bool sum_token(uint32 token, const Piece& its, Sums& sums, bool& any) {
+    Base::clear(sums);
     any = false;
-    const bool noted = sizes_.notes_weights != 0 && !Base::is_own(token);
-    const uint32 weights_of = sizes_.notes_weights != 0 ? token - own_first_ : token;
-    for (uint32 group = 0; group * kSlots < sizes_.top_k; ++group) {
-      const uint32 first = group * kSlots;
-      bool here[kSlots];
-      Vec16 rows[kSlots] = {};
-      float weights[kSlots] = {};
+    for (uint32 first = 0; first < sizes_.top_k; first += kSlots) {
+      int32 ids[kSlots];
+      Base::load_ids(token, first, ids);
       bool any_here = false;
-      STRETTO_UNROLL for (uint32 j = 0; j < kSlots; ++j) {
-        here[j] = first + j < sizes_.top_k && Base::is_here(Base::id_of(token, first + j));
-        any_here = any_here || here[j];
-      }
+      STRETTO_UNROLL for (const int32 id : ids) any_here = Base::is_here(id) || any_here;
       if (!any_here) continue;
       any = true;
+      Vec16 rows[kSlots] = {};
       STRETTO_UNROLL for (uint32 j = 0; j < kSlots; ++j) {
-        if (here[j]) rows[j] = its_.rows[row_of(token, first + j) * sizes_.row_vectors + at];
-      }
-      if (noted) {
-        static_assert(kSlots == 4, "a group's weights are a vector of the note");
-        Vec16 words;
-        if (!Base::read_note(token, group, words)) return false;
-        STRETTO_UNROLL for (uint32 j = 0; j < kSlots; ++j) weights[j] =
-            float_of_bits(words.word[j]);
-      } else {
-        const uint64 row = static_cast<uint64>(weights_of) * sizes_.top_k + first;
-        STRETTO_UNROLL for (uint32 j = 0; j < kSlots; ++j) {
-          if (here[j]) weights[j] = args_.weights[row + j];
+        if (Base::is_here(ids[j]) && Base::has(its, 0)) {
+          rows[j] = its_.rows[row_of(token, first + j) * sizes_.row_vectors + its.at];
         }
       }
+      float weights[kSlots] = {};
+      if (!find_weights(token, first, weights)) return false;
       STRETTO_UNROLL for (uint32 j = 0; j < kSlots; ++j) {
-        if (!here[j]) continue;
-        float values[Format::kElements];
-        Format::read(values, rows[j]);
-        STRETTO_UNROLL for (int e = 0; e < Format::kElements; ++e) {
-          sums[e] = fused(weights[j], values[e], sums[e]);
-        }
+        if (Base::is_here(ids[j])) Base::add_times(sums[0], rows[j], weights[j]);
       }
     }
     return true;
   }
-
-  // Others' tokens, to who has them, the next rank's first.
-  STRETTO_PRIMITIVE bool sum_others() {
-    const uint32 end = Base::others() * sizes_.row_vectors;
-    for (uint32 i = share_.first; i < end; i += share_.step) {
-      const uint32 token = Base::token_of_others(i / sizes_.row_vectors);
-      const uint32 at = i % sizes_.row_vectors;
-      float sums[Format::kElements];
-      bool any = false;
-      if (!sum_token(token, at, sums, any)) return false;
-      if (!any) continue;
-      auto to = block_.peer(Base::row_slot(me_, Base::place_of(token)),
-                            static_cast<int>(Base::rank_of(token)));
-      block_.store(to + at, canonical<Format>(Format::round(sums)));
-    }
-    return true;
-  }
-
-  // Own tokens, to the slots of this rank, which nobody awaits: the thread takes them again itself.
-  STRETTO_PRIMITIVE bool sum_own() {
-    const uint32 end = own_count_ * sizes_.row_vectors;
-    auto slots = Base::row_slot(me_, 0);
-    for (uint32 i = share_.first; i < end; i += share_.step) {
-      float sums[Format::kElements];
-      bool any = false;
-      if (!sum_token(own_first_ + i / sizes_.row_vectors, i % sizes_.row_vectors, sums, any)) {
-        return false;
+  // Of slots first, first + 1, ...: what the rank has, or once its note has come.
+  STRETTO_PRIMITIVE bool find_weights(uint32 token, uint32 first, float (&weights)[kSlots]) {
+    if (sizes_.notes_weights == 0 || Base::is_own(token)) {
+      const uint32 row = sizes_.notes_weights != 0 ? token - own_first_ : token;
+      const uint64 at = static_cast<uint64>(row) * sizes_.top_k + first;
+      STRETTO_UNROLL for (uint32 j = 0; j < kSlots; ++j) {
+        if (first + j < sizes_.top_k) weights[j] = args_.weights[at + j];
       }
-      if (any) slots[i] = Format::round(sums);
+      return true;
+    }
+    Ptr<Block, Vec16> at[kNotes] = {};
+    Vec16 words[kNotes] = {};
+    STRETTO_UNROLL for (uint32 v = 0; v < kNotes; ++v) {
+      if (first + 4 * v < sizes_.top_k) at[v] = Base::note_of(token) + (first / 4 + v);
+    }
+    const auto from = static_cast<int>(Base::rank_of(token));
+    if (!block_.wait_each_not(at, Base::kPoison, words, [&](int) { return from; })) return false;
+    STRETTO_UNROLL for (uint32 j = 0; j < kSlots; ++j) {
+      weights[j] = float_of_bits(words[j / 4].word[j % 4]);
     }
     return true;
   }
 
-  // Of own tokens all ranks' sums, of each thread the vectors that it had in sum_own().
-  STRETTO_PRIMITIVE bool add_sums() {
-    const uint32 end = own_count_ * sizes_.row_vectors;
-    PartWalk walk = PartWalk::of_all(block_, share_, end);
-    float sums[Format::kElements] = {};
-    while (walk.any()) {
-      Ptr<Block, Vec16> at[kInFlight] = {};
-      Vec16 values[kInFlight] = {};
-      bool sent[kInFlight] = {};
-      walk.template turn<kInFlight>([&](int j, int rank, uint32 i) {
-        const uint64 ranks = Base::ranks_of(own_first_ + i / sizes_.row_vectors);
-        if ((ranks >> rank & 1) == 0) return;
-        auto slot = Base::row_slot(static_cast<uint32>(rank), 0) + i;
-        if (static_cast<uint32>(rank) == me_) {
-          values[j] = slot[0];
-        } else {
-          at[j] = slot;
-        }
-        sent[j] = true;
-      });
-      if (!Base::take(at, values, [&](int j) { return walk.rank_of(j); })) return false;
-      walk = walk.template turn<kInFlight>([&](int j, int rank, uint32 i) {
-        if (rank == 0) {
-          STRETTO_UNROLL for (float& sum : sums) sum = 0;
-        }
-        if (sent[j]) Format::add(sums, values[j]);
-        if (rank == block_.num_ranks() - 1) its_.output[i] = Format::round(sums);
-      });
-    }
-    return true;
+  // The other ranks' tokens of that place, to who has them.
+  STRETTO_PRIMITIVE bool sum_others(uint32 p) {
+    const Piece its = Base::piece(p);
+    return Base::each_other(its.place, [&](uint32 rank) {
+      Sums sums;
+      bool any = false;
+      if (!sum_token(Base::first_of(rank) + its.place, its, sums, any)) return false;
+      if (any) Base::send_sums(rank, its, sums);
+      return true;
+    });
+  }
+
+  STRETTO_PRIMITIVE bool add(uint32 p) {
+    const Piece own = Base::piece(p);
+    if (own.place >= own_count_) return true;
+    Sums sums;
+    bool any = false;
+    if (!sum_token(own_first_ + own.place, own, sums, any)) return false;
+    const Vec16 here[1] = {Format::round(sums[0])};
+    return Base::add_sums(own, Base::ranks_of_row(own_first_ + own.place), here, its_.output);
   }
 
   const SumChosenArgs<Block>& its_;
 };
 
-template <class Format, class Block, int kInFlight = 4>
+template <class Format, class Block>
 STRETTO_KERNEL void sum_chosen_rows(Block& block, const SumChosenArgs<Block>& args) {
-  SumChosenRows<Format, kInFlight, Block>(block, args).run();
+  SumChosenRows<Format, Block>(block, args).run();
 }
 
 }  // namespace stretto::device
