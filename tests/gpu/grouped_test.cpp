@@ -21,6 +21,8 @@ using device::GroupedConfig;
 constexpr GroupedConfig kTall{.columns = 128, .rows = 256, .stages = 4};
 constexpr GroupedConfig kMiddle{.columns = 128, .rows = 192, .stages = 5};
 constexpr GroupedConfig kWide{.columns = 256, .rows = 128, .stages = 4};
+constexpr GroupedConfig kOfThree{.columns = 192, .rows = 128, .stages = 4};
+constexpr GroupedConfig kOfRanges{.columns = 128, .rows = 128, .stages = 6, .ranges = 2};
 
 // Every row of every block of columns lies in one tile, and few are multiplied in vain.
 template <GroupedConfig kConfig>
@@ -293,9 +295,22 @@ TEST_P(GroupedCompile, DoesNotSpill) {
   }
 }
 
+class GroupedBothCompile : public NeedsCompiler {};
+
+// Warps that gather leave few registers to the one that scatters. Low tiles are quick to compile.
+TEST_F(GroupedBothCompile, OfRowsByIndexOnBothSidesDoNotSpill) {
+  const Compiler compiler{JitCache("")};
+  std::vector<GroupedConfig> tiles = {{.columns = 256, .rows = 32, .stages = 5},
+                                      {.columns = 192, .rows = 32, .stages = 5}};
+  if (is_thorough()) tiles.insert(tiles.end(), {kWide, kMiddle, kOfThree, kOfRanges});
+  for (GroupedConfig config : tiles) {
+    config.gathers = config.scatters = true;
+    const CompiledKernel kernel = compiler.compile(grouped_source(config), "sm_90a");
+    EXPECT_EQ(spilled_bytes(kernel.log), 0) << describe(config);
+  }
+}
+
 // Of each sort the highest; the middle ones are less than the wide one in everything.
-constexpr GroupedConfig kOfThree{.columns = 192, .rows = 128, .stages = 4};
-constexpr GroupedConfig kOfRanges{.columns = 128, .rows = 128, .stages = 6, .ranges = 2};
 INSTANTIATE_TEST_SUITE_P(
     Tiles, GroupedCompile,
     testing::ValuesIn(is_thorough() ? std::vector{kWide, kTall, kOfThree, kOfRanges, kMiddle}

@@ -23,22 +23,29 @@ STRETTO_DEVICE void store_sorted(const GroupedParams& params, uint32 chunk, uint
   }
 }
 
-// Chunks in the order in which consumers hand them over: act(ring, first row of the tile, rows,
-// column) for each, then end() for those in the same slot of the rings.
-template <GroupedConfig kConfig, class Act, class End>
-STRETTO_DEVICE void each_chunk(uint32 tile_rows, int32 tile_column, uint32 range,
-                               RingPosition& ring, Act act, End end) {
+// Chunks in the order in which consumers hand them over: begin(first row of the tile) for those of
+// the same rows, act(ring, chunk, first row, rows, column) for each, then end() for those in the
+// same slot of the rings.
+template <GroupedConfig kConfig, class Begin, class Act, class End>
+STRETTO_DEVICE void each_chunk(const GroupedShared<kConfig>& shared, uint32 tile_rows,
+                               int32 tile_column, RingPosition& ring, Begin begin, Act act,
+                               End end) {
   constexpr GroupedLayout kLayout = layout_of(kConfig);
   constexpr int32 kColumnsOfRing = kLayout.stored_columns / kLayout.chunk_rings;
-  const uint32 begin = first_chunk_of(tile_rows, range, kConfig.ranges) * kTokenChunkRows;
+  const uint32 range = shared.range();
+  const uint32 begin_row = first_chunk_of(tile_rows, range, kConfig.ranges) * kTokenChunkRows;
   const uint32 own_end = first_chunk_of(tile_rows, range + 1, kConfig.ranges) * kTokenChunkRows;
   const uint32 end_row = own_end < tile_rows ? own_end : tile_rows;
-  for (uint32 first = begin; first < end_row; first += kTokenChunkRows) {
+  for (uint32 first = begin_row; first < end_row; first += kTokenChunkRows) {
+    begin(first);
     const uint32 left = end_row - first;
     const uint32 rows = left < kTokenChunkRows ? left : kTokenChunkRows;
+#pragma unroll 1
     for (int32 across = 0; across < kLayout.chunks_across; ++across) {
       for (int32 r = 0; r < kLayout.chunk_rings; ++r) {
-        act(r, first, rows, tile_column + r * kColumnsOfRing + across * kLayout.chunk_columns);
+        barrier_wait(shared.chunk_full + shared.chunk_index(r, ring.slot) * 8, ring.parity);
+        act(r, shared.chunk(r, ring.slot), first, rows,
+            tile_column + r * kColumnsOfRing + across * kLayout.chunk_columns);
       }
       end();
       ring.advance<kTokenChunkSlots>();
@@ -68,18 +75,12 @@ STRETTO_DEVICE void grouped_store(const GroupedParams& params,
     __syncwarp();
     if (kConfig.ranges > 1 && leads) barrier_arrive(shared.exchanged);
   };
-  const auto await_chunk = [&](int32 r) {
-    const uint32 index = shared.chunk_index(r, ring.slot);
-    barrier_wait(shared.chunk_full + index * 8, ring.parity);
-    return shared.chunk(r, ring.slot);
-  };
   const auto free_chunk = [&](int32 r, uint32 slot) {
     if (leads) barrier_arrive(shared.chunk_empty + shared.chunk_index(r, slot) * 8);
   };
   bool more = shared.has_tiles(params);
   if constexpr (kConfig.scatters) {
-    constexpr int32 kChunks = (kConfig.rows + kTokenChunkRows - 1) / kTokenChunkRows;
-    constexpr uint32 kNowhere = ~0u;
+    constexpr uint32 kNowhere = ~0u, kAtOnce = kConfig.gathers ? 2 : 4;
     const ScatteredRows to{params.output_address, params.output_row_bytes, params.output_rows,
                            params.output_columns * 2};
     for (uint32 i = 0; more; ++i) {
@@ -88,21 +89,21 @@ STRETTO_DEVICE void grouped_store(const GroupedParams& params,
       const uint32 row = shared.row_of(i), rows = shared.tile_rows_of(i);
       const int32 tile_column = shared.column_of(i);
       leave_tile();
-      uint32 targets[kChunks];
-#pragma unroll
-      for (int32 c = 0; c < kChunks; ++c) {
-        const uint32 at = c * kTokenChunkRows + threadIdx.x % 32;
-        targets[c] = at < rows ? static_cast<uint32>(params.targets[row + at]) : kNowhere;
-      }
+      // Of the next 32 rows asked for ahead of these.
+      const auto target_of = [&](uint32 first) {
+        const uint32 at = first + threadIdx.x % 32;
+        return at < rows ? static_cast<uint32>(params.targets[row + at]) : kNowhere;
+      };
+      uint32 target = kNowhere;
+      uint32 next = target_of(first_chunk_of(rows, range, kConfig.ranges) * kTokenChunkRows);
       each_chunk<kConfig>(
-          rows, tile_column, range, ring,
-          [&](int32 r, uint32 first, uint32, int32 column) {
-            uint32 target = kNowhere;
-#pragma unroll
-            for (int32 c = 0; c < kChunks; ++c) {
-              if (first == c * kTokenChunkRows) target = targets[c];
-            }
-            scatter_rows<kRowBytes>(to, await_chunk(r), 0, target, static_cast<uint32>(column) * 2);
+          shared, rows, tile_column, ring,
+          [&](uint32 first) {
+            target = next;
+            next = target_of(first + kTokenChunkRows);
+          },
+          [&](int32 r, uint32 chunk, uint32, uint32, int32 column) {
+            scatter_rows<kRowBytes, kAtOnce>(to, chunk, 0, target, static_cast<uint32>(column) * 2);
             free_chunk(r, ring.slot);
           },
           [] {});
@@ -121,9 +122,8 @@ STRETTO_DEVICE void grouped_store(const GroupedParams& params,
         }
       };
       each_chunk<kConfig>(
-          tile_rows, tile_column, range, ring,
-          [&](int32 r, uint32 first, uint32 rows, int32 column) {
-            const uint32 chunk = await_chunk(r);
+          shared, tile_rows, tile_column, ring, [](uint32) {},
+          [&](int32, uint32 chunk, uint32 first, uint32 rows, int32 column) {
             if (leads) store_sorted<kRowBytes>(params, chunk, row + first, rows, column);
           },
           [&] {

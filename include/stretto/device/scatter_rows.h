@@ -11,15 +11,17 @@ namespace stretto::device {
 
 // The whole warp: 32 rows of kRowBytes in shared memory, swizzled as a store's map has it, by as
 // many lanes each as they have vectors. Lane i knows the target of the chunk's row `first` + i.
-// `column_byte` is where in its target a row begins. When it returns, the rows have been read.
-template <int32 kRowBytes>
+// `column_byte` is where in its target a row begins. When it returns, the rows have been read. A
+// lane has kAtOnce vectors on their way: two where a warp has no registers for four.
+template <int32 kRowBytes, uint32 kAtOnce = 4>
 STRETTO_DEVICE void scatter_rows(const ScatteredRows& to, uint32 chunk, uint32 first, uint32 target,
                                  uint32 column_byte) {
-  constexpr uint32 kLanes = kRowBytes / 16, kTogether = 32 / kLanes, kAtOnce = 4;
+  constexpr uint32 kLanes = kRowBytes / 16, kTogether = 32 / kLanes;
+  constexpr int32 kUnrolled = kAtOnce == 4 ? 32 : 1;
   const uint32 lane = threadIdx.x % 32, piece = lane % kLanes;
   const uint32 byte = column_byte + piece * 16;
   const bool is_inside = byte < to.column_bytes;
-#pragma unroll
+#pragma unroll kUnrolled
   for (uint32 row = 0; row < 32; row += kAtOnce * kTogether) {
     Vec16 part[kAtOnce];
 #pragma unroll
