@@ -165,7 +165,7 @@ class Bench {
       one.name = cuda::describe(config);
       one.kernel = std::make_unique<cuda::FewRowsKernel>(device_, compiler_, config);
       const auto launch = [&, kernel = one.kernel.get()](const Matrix& w) {
-        kernel->launch(stream_, tokens, w, targets, 0, 2, true);
+        kernel->launch(stream_, {tokens, w}, targets, 0, 2, true);
       };
       cuda::check(cuda::driver().fill_bytes(slots.address(), 0xff, static_cast<size_t>(4 * m * n),
                                             stream_.handle()),
@@ -177,7 +177,7 @@ class Bench {
                                                                    reference.address(), m * n)));
       }
       const auto plain = [&, kernel = one.kernel.get()](const Matrix& w) {
-        kernel->launch(stream_, tokens, w, cuda::row_targets(result), 0, 1, true, true);
+        kernel->launch(stream_, {tokens, w}, cuda::row_targets(result), 0, 1, true, true);
       };
       cuda::check(cuda::driver().fill_bytes(result.address, 0xff, static_cast<size_t>(2 * m * n),
                                             stream_.handle()),

@@ -14,6 +14,7 @@ namespace stretto::cuda {
 namespace {
 
 using device::FewRowsConfig;
+using device::Follower;
 using device::kTileK;
 
 constexpr int kRowsOfTwo = 128;  // two blocks of more have no registers on one SM
@@ -22,10 +23,12 @@ constexpr int64_t kStageBytes = 208 * 1024;
 }  // namespace
 
 std::string describe(const FewRowsConfig& config) {
-  return fmt::format("{}x{}x{} stages {} consumers {} splits {} sharing {}x{} blocks {} {}",
+  const std::string follower =
+      config.follower == Follower::none ? "" : fmt::format(" {}", name_of(config.follower));
+  return fmt::format("{}x{}x{} stages {} consumers {} splits {} sharing {}x{} blocks {} {}{}{}",
                      config.columns, config.rows, kTileK, config.stages, config.consumers,
                      config.splits, config.row_blocks, config.column_blocks, config.blocks_per_sm,
-                     config.bf16 ? "bf16" : "fp16");
+                     config.bf16 ? "bf16" : "fp16", follower, config.bias ? " bias" : "");
 }
 
 std::string why_illegal(const FewRowsConfig& config) {
@@ -40,6 +43,9 @@ std::string why_illegal(const FewRowsConfig& config) {
       config.rows % device::kFewRowsUnit != 0) {
     return fmt::format("tiles of few rows have a multiple of {} rows up to {}, not {}",
                        device::kFewRowsUnit, device::kMostRowsOfTile, config.rows);
+  }
+  if (config.is_gated() && (config.columns % 16 != 0 || config.shares())) {
+    return "tiles of a gate have a multiple of 16 columns, and share nothing";
   }
   if (config.is_wide() && config.consumers != 2) return "of wide tiles consumers have a half each";
   if (config.shares() && config.splits > 1) return "blocks share, or have a range of K each";
@@ -79,6 +85,9 @@ std::string why_no_few_rows(const FewRowsShape& shape) {
   if (shape.rows > device::kMostFewRows) {
     return fmt::format("{} rows are not few: at most {}", shape.rows, device::kMostFewRows);
   }
+  if (shape.follower == Follower::swiglu && shape.rows > kRowsThatStream) {
+    return fmt::format("{} rows of a gate are not few: at most {}", shape.rows, kRowsThatStream);
+  }
   if (shape.columns % 8 != 0) {
     return fmt::format("few rows have a multiple of 8 columns, not {}", shape.columns);
   }
@@ -88,10 +97,17 @@ std::string why_no_few_rows(const FewRowsShape& shape) {
 
 namespace {
 
-FewRowsConfig fitted_to_multiply(const FewRowsShape& shape, int num_sms) {
-  const FewRowsTile tile = few_rows_tile(shape.rows, shape.columns, shape.k, num_sms);
+FewRowsConfig config_for(const FewRowsShape& shape) {
   FewRowsConfig config;
   config.bf16 = shape.dtype == DType::bf16;
+  config.follower = shape.follower;
+  config.bias = shape.has_bias;
+  return config;
+}
+
+FewRowsConfig fitted_to_multiply(const FewRowsShape& shape, int num_sms) {
+  const FewRowsTile tile = few_rows_tile(shape.rows, shape.columns, shape.k, num_sms);
+  FewRowsConfig config = config_for(shape);
   config.columns = tile.columns;
   config.rows = tile.rows;
   config.row_blocks = config.column_blocks = tile.sharing;
@@ -114,11 +130,11 @@ FewRowsConfig fitted(const FewRowsShape& shape, int num_sms) {
   if (shape.rows > kRowsThatStream) return fitted_to_multiply(shape, num_sms);
   constexpr int64_t kColumns = device::kFewRowsColumns;
   constexpr int32_t kFewToShareAnSm = 64;
-  FewRowsConfig config;
-  config.bf16 = shape.dtype == DType::bf16;
+  FewRowsConfig config = config_for(shape);
+  const int64_t columns = shape.columns * (config.is_gated() ? 2 : 1);  // of weights
   config.rows = static_cast<int>(ceil_div(std::max<int64_t>(shape.rows, 1), device::kFewRowsUnit)) *
                 device::kFewRowsUnit;
-  const int64_t tiles = ceil_div(shape.columns, kColumns);
+  const int64_t tiles = ceil_div(columns, kColumns);
   const int64_t most_splits = std::min<int64_t>(device::kMostSplits, ceil_div(shape.k, 4 * kTileK));
   config.splits = static_cast<int>(std::clamp<int64_t>(num_sms / tiles, 1, most_splits));
   config.consumers = config.splits > 1 ? 1 : 2;
@@ -126,11 +142,12 @@ FewRowsConfig fitted(const FewRowsShape& shape, int num_sms) {
   config.blocks_per_sm = many || config.splits > 2 ? 2 : 1;
   // Of few widths, so that kernels are few that may be compiled ahead.
   constexpr int kWidths[] = {40, 48, 64}, kWidthsOfRanges[] = {32, 64};
+  const std::span<const int> whole = std::span(kWidths).subspan(config.is_gated() ? 1 : 0);
   const std::span<const int> widths =
-      config.splits > 1 ? std::span<const int>(kWidthsOfRanges) : std::span<const int>(kWidths);
+      config.splits > 1 ? std::span<const int>(kWidthsOfRanges) : whole;
   const int64_t most_tiles = std::max<int64_t>(
       1, (config.splits > 1 ? 1 : config.blocks_per_sm) * int64_t{num_sms} / config.splits);
-  const int64_t least = ceil_div(shape.columns, most_tiles);
+  const int64_t least = ceil_div(columns, most_tiles);
   const auto width = std::find_if(widths.begin(), widths.end(), [&](int w) { return w >= least; });
   config.columns = width == widths.end() ? device::kFewRowsColumns : *width;
   const device::FewRowsLayout layout = device::layout_of(config);
@@ -146,14 +163,16 @@ std::string few_rows_source(const FewRowsConfig& config) {
 using namespace stretto::device;
 constexpr FewRowsConfig kConfig{{.columns = {}, .rows = {}, .stages = {}, .consumers = {},
                                 .splits = {}, .row_blocks = {}, .column_blocks = {},
-                                .blocks_per_sm = {}, .bf16 = {}}};
+                                .blocks_per_sm = {}, .bf16 = {}, .follower = Follower::{},
+                                .bias = {}}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, kConfig.blocks_per_sm)
 stretto_few_rows(const __grid_constant__ FewRowsParams params) {{
   few_rows_sm90<kConfig>(params);
 }}
 )",
                      config.columns, config.rows, config.stages, config.consumers, config.splits,
-                     config.row_blocks, config.column_blocks, config.blocks_per_sm, config.bf16);
+                     config.row_blocks, config.column_blocks, config.blocks_per_sm, config.bf16,
+                     name_of(config.follower), config.bias);
 }
 
 device::RowTargets row_targets(const Matrix& c) {
@@ -171,11 +190,15 @@ FewRowsKernel::FewRowsKernel(const Device& device, const Compiler& compiler,
       kernel_(compiler.compile(few_rows_source(config), device.arch()).cubin, "stretto_few_rows",
               device::layout_of(config).shared_bytes) {}
 
-void FewRowsKernel::launch(const Stream& stream, const Matrix& tokens, const Matrix& weights,
+void FewRowsKernel::launch(const Stream& stream, const FewRowsOperands& of,
                            const device::RowTargets& targets, int rank, int ranks, bool overlap,
                            bool weights_early) const {
+  const auto& [tokens, weights, beside, bias] = of;
+  const int stored = config_.stored_columns();
   device::FewRowsParams params{};
-  params.weights = map_of_rows(weights, config_.columns / config_.row_blocks, Access::load);
+  params.weights = map_of_rows(weights, stored / config_.row_blocks, Access::load);
+  if (config_.is_gated()) params.beside = map_of_rows(beside, stored, Access::load);
+  for (size_t i = 0; i < bias.size(); ++i) params.bias[i] = bias[i].address;
   params.tokens = map_of_rows(tokens, config_.rows / config_.column_blocks, Access::load);
   params.targets = targets;
   params.rows = static_cast<uint32_t>(tokens.rows);
@@ -186,7 +209,7 @@ void FewRowsKernel::launch(const Stream& stream, const Matrix& tokens, const Mat
   params.weights_early = weights_early ? 1 : 0;
   const int64_t groups = ceil_div(tokens.rows, int64_t{config_.rows} * config_.row_blocks);
   params.row_groups = static_cast<uint32_t>(groups);
-  const int64_t columns = int64_t{config_.columns} * config_.column_blocks;
+  const int64_t columns = int64_t{stored} * config_.column_blocks;
   const int64_t clusters = groups * ceil_div(weights.rows, columns);
   kernel_.launch(stream, static_cast<int>(clusters * config_.cluster()),
                  device::layout_of(config_).threads, config_.cluster(), &params, overlap);

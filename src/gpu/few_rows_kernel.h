@@ -1,6 +1,7 @@
 // The kernel of few rows (stretto/device/few_rows_sm90.h), compiled for one configuration.
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "gpu/compiler.h"
@@ -16,10 +17,21 @@ std::string describe(const device::FewRowsConfig& config);
 // Why no kernel can be made of this configuration; empty when it can.
 std::string why_illegal(const device::FewRowsConfig& config);
 
-// A product of few rows: c = a * b^T, of rows x k and columns x k.
+// A product of few rows: c = a * b^T, of rows x k and columns x k. Of a gate there are two of them,
+// and c has as many columns as either.
 struct FewRowsShape {
   int64_t rows = 0, columns = 0, k = 0;
   DType dtype = DType::bf16;
+  device::Follower follower = device::Follower::none;
+  bool has_bias = false;
+};
+
+// What it multiplies; of a gate also `beside`, the weights of the factor. Rows of bias, where there
+// are any.
+struct FewRowsOperands {
+  Matrix tokens, weights, beside = {};
+  std::array<Matrix, 2> bias = {};
+  bool operator==(const FewRowsOperands&) const = default;
 };
 
 // Why this kernel does not multiply it; empty when it does.
@@ -45,9 +57,8 @@ class FewRowsKernel {
   // c = tokens * weights^T, whose vectors go to targets; `rank` of `ranks` is this one among them.
   // `overlap` as for Kernel::launch(); with `weights_early` the kernel ahead on the stream does not
   // write weights.
-  void launch(const Stream& stream, const Matrix& tokens, const Matrix& weights,
-              const device::RowTargets& targets, int rank, int ranks, bool overlap = false,
-              bool weights_early = false) const;
+  void launch(const Stream& stream, const FewRowsOperands& of, const device::RowTargets& targets,
+              int rank, int ranks, bool overlap = false, bool weights_early = false) const;
 
  private:
   device::FewRowsConfig config_;

@@ -9,13 +9,6 @@
 namespace stretto::cuda {
 namespace {
 
-device::Follower follower_of(const FollowedTile& tile) {
-  if (!tile.activation) return device::Follower::none;
-  return *tile.activation == Opcode::swiglu ? device::Follower::swiglu
-         : *tile.activation == Opcode::gelu ? device::Follower::gelu
-                                            : device::Follower::silu;
-}
-
 class NeedsFinder {
  public:
   NeedsFinder(const Plan& plan, const TileSums& sums) : plan_(plan), sums_(sums) {}
@@ -62,7 +55,9 @@ class NeedsFinder {
                           sums_.holds_ranges(plan_.writes(gemm)[0].buffer);
     if (is_range) return;
     GemmNeeds& needs = found.needs;
-    const device::Follower follower = tile != nullptr ? follower_of(*tile) : device::Follower::none;
+    const bool has_one = tile != nullptr && tile->activation;
+    const device::Follower follower =
+        has_one ? follower_of(*tile->activation) : device::Follower::none;
     if (!found.any_tile) needs.follower = follower;
     found.any_tile = true;
     needs.follow_alike = needs.follow_alike && needs.follower == follower;
@@ -138,6 +133,12 @@ class NeedsFinder {
 };
 
 }  // namespace
+
+device::Follower follower_of(Opcode activation) {
+  return activation == Opcode::swiglu ? device::Follower::swiglu
+         : activation == Opcode::gelu ? device::Follower::gelu
+                                      : device::Follower::silu;
+}
 
 std::vector<GemmNeeds> find_needs(const Plan& plan, const TileSums& sums) {
   NeedsFinder finder(plan, sums);

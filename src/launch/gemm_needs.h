@@ -66,6 +66,9 @@ struct GemmNeeds {
   bool follow_alike = true;  // the same follows every tile; a row of bias may
 };
 
+// Of one of the tasks that follow a product.
+device::Follower follower_of(Opcode activation);
+
 // Asks every tile. By stretch, which is what compute lanes have between two boundaries: all ranks
 // take the same kernel for one, so that the few tiles of a ragged end want no kernel of their own.
 std::vector<GemmNeeds> find_needs(const Plan& plan, const TileSums& sums);

@@ -19,14 +19,36 @@ namespace {
 // More of them between two boundaries are no few large calls any longer.
 constexpr size_t kMostProducts = 256;
 
+// The gemm at `at` of a lane with the tasks behind it that go on with its tile.
+Tile tile_at(const Plan& plan, const Lane& lane, uint32_t at) {
+  TileTask task(plan, lane, at);
+  for (uint32_t next = at + 1; next < lane.instrs.size() && lane.instrs[next].fused; ++next) {
+    if (!task.take(next).empty()) break;
+  }
+  return task.tile();
+}
+
+// Of a tile, what goes on with it.
+void add_followers(const Plan& plan, const Lane& lane, const FollowedTile& tile, Product& to) {
+  to.activation = tile.activation;
+  if (tile.has_two()) to.beside = plan.reads(lane.instrs[tile.other]).back();
+  for (size_t i = 0; i < to.bias.size(); ++i) {
+    if (tile.bias[i] != 0) to.bias[i] = plan.reads(lane.instrs[tile.bias[i]])[1];
+  }
+}
+
 // What the rows of the tile that lie in one region of A and in one written region are.
-void add_parts(const Plan& plan, const Instr& gemm, std::vector<Product>& products) {
+void add_parts(const Plan& plan, const Lane& lane, const Tile& tile,
+               std::vector<Product>& products) {
+  const FollowedTile& followed = tile.followed;
+  const Instr& gemm = lane.instrs[followed ? followed.product : tile.gemm];
   const Region& b = plan.reads(gemm).back();
   for_each_row_part(plan, gemm, [&](const RowPart& part) {
-    for_each_placed_write(plan, gemm, [&](const Region& to, int32_t row) {
+    for_each_placed_write(plan, lane.instrs[tile.last], [&](const Region& to, int32_t row) {
       const int32_t first = std::max(part.first, row), last = std::min(part.last, row + to.rows());
       if (first >= last || to.cols() == 0) return;
       Product one{*part.a, b, to};
+      if (followed) add_followers(plan, lane, followed, one);
       one.a.row0 = part.a->row0 + first - part.first;
       one.a.row1 = part.a->row0 + last - part.first;
       one.c.row0 = to.row0 + first - row;
@@ -36,12 +58,39 @@ void add_parts(const Plan& plan, const Instr& gemm, std::vector<Product>& produc
   });
 }
 
+int buffer_of(const std::optional<Region>& region) { return region ? region->buffer : -1; }
 auto operands_of(const Product& p) {
+  const int activation = p.activation ? static_cast<int>(*p.activation) : -1;
   return std::tuple(p.a.buffer, p.b.buffer, p.c.buffer, p.a.rank, p.b.rank, p.c.rank, p.a.col0,
-                    p.a.col1, p.b.col0, p.b.col1);
+                    p.a.col1, p.b.col0, p.b.col1, activation, buffer_of(p.beside),
+                    buffer_of(p.bias[0]), buffer_of(p.bias[1]));
 }
 auto rows_of(const Product& p) { return std::tuple(p.a.row0, p.a.row1, p.c.row0, p.c.row1); }
-auto columns_of(const Product& p) { return std::tuple(p.b.row0, p.b.row1, p.c.col0, p.c.col1); }
+auto columns_of(const Product& p) {
+  const auto first = [](const std::optional<Region>& region, int32_t Region::*from) {
+    return region ? (*region).*from : 0;
+  };
+  return std::tuple(p.b.row0, p.b.row1, p.c.col0, p.c.col1, first(p.beside, &Region::row0),
+                    first(p.bias[0], &Region::col0), first(p.bias[1], &Region::col0));
+}
+
+// Of two of the same operands: whether the columns of the right one follow those of the left one.
+bool goes_on_right(const Product& left, const Product& right) {
+  bool goes_on = left.b.row1 == right.b.row0 && left.c.col1 == right.c.col0;
+  if (left.beside) goes_on = goes_on && left.beside->row1 == right.beside->row0;
+  for (size_t i = 0; i < left.bias.size(); ++i) {
+    if (left.bias[i]) goes_on = goes_on && left.bias[i]->col1 == right.bias[i]->col0;
+  }
+  return goes_on;
+}
+void add_right(const Product& right, Product& left) {
+  left.b.row1 = right.b.row1;
+  left.c.col1 = right.c.col1;
+  if (left.beside) left.beside->row1 = right.beside->row1;
+  for (size_t i = 0; i < left.bias.size(); ++i) {
+    if (left.bias[i]) left.bias[i]->col1 = right.bias[i]->col1;
+  }
+}
 
 // Sorts by `key` and joins neighbours where `join` does.
 template <typename Key, typename Join>
@@ -62,9 +111,8 @@ std::vector<Product> joined(std::vector<Product> products) {
       [](const Product& p) { return std::tuple(operands_of(p), rows_of(p), columns_of(p)); },
       [](Product& left, const Product& right) {
         const bool joins = operands_of(left) == operands_of(right) &&
-                           rows_of(left) == rows_of(right) && left.b.row1 == right.b.row0 &&
-                           left.c.col1 == right.c.col0;
-        if (joins) left.b.row1 = right.b.row1, left.c.col1 = right.c.col1;
+                           rows_of(left) == rows_of(right) && goes_on_right(left, right);
+        if (joins) add_right(right, left);
         return joins;
       });
   join_all(
@@ -80,9 +128,11 @@ std::vector<Product> joined(std::vector<Product> products) {
   return products;
 }
 
-std::string why_no_product(const Plan& plan, const Lane& lane, const Instr& gemm) {
+std::string why_no_product(const Plan& plan, const Lane& lane, const Tile& tile) {
+  if (tile.sum || tile.gemm != tile.begin) return "no sum goes on with its tiles";
+  const Instr& gemm = lane.instrs[tile.gemm];
   int64_t rows = 0;
-  for (const Region& to : plan.writes(gemm)) {
+  for (const Region& to : plan.writes(lane.instrs[tile.last])) {
     if (to.rank != lane.rank) return "it stores to its own rank";
     const DType type = plan.buffers[to.buffer].dtype;
     if (type != plan.op.dtype && type != DType::fp32) {
@@ -91,9 +141,15 @@ std::string why_no_product(const Plan& plan, const Lane& lane, const Instr& gemm
     rows += to.rows();
   }
   if (rows != rows_of_task(plan, gemm)) return "it stores every row once";
-  for (const Region& from : plan.reads(gemm)) {
-    if (from.rank != lane.rank) return "it reads its own rank";
-    if (plan.buffers[from.buffer].dtype != plan.op.dtype) return "it reads the operator's type";
+  for (uint32_t at = tile.begin; at <= tile.last; ++at) {
+    const Instr& task = lane.instrs[at];
+    std::span<const Region> reads = plan.reads(task);
+    if (task.op == Opcode::bias) reads = reads.subspan(1);  // behind what is in registers
+    if (task.op != Opcode::gemm && task.op != Opcode::bias) continue;
+    for (const Region& from : reads) {
+      if (from.rank != lane.rank) return "it reads its own rank";
+      if (plan.buffers[from.buffer].dtype != plan.op.dtype) return "it reads the operator's type";
+    }
   }
   return "";
 }
@@ -106,7 +162,9 @@ std::string why_not_at_once(const std::vector<Product>& products) {
   }
   for (const Product& one : products) {
     for (const Product& other : products) {
-      if (one.c.overlaps(other.a) || one.c.overlaps(other.b)) {
+      const std::vector<Region> reads = other.reads();
+      if (std::any_of(reads.begin(), reads.end(),
+                      [&](const Region& read) { return one.c.overlaps(read); })) {
         return "between two boundaries none reads what another writes";
       }
       if (&one != &other && one.c.overlaps(other.c)) {
@@ -157,10 +215,14 @@ std::string add_stretch(const Plan& plan, uint32_t index, bool by_library, uint3
       in_front = false;
       continue;
     }
-    if (!in_front) return "between two boundaries nothing but notifies stands before the last";
-    std::string why = why_no_product(plan, lane, instrs[at]);
+    if (!in_front || instrs[at].fused) {
+      return "between two boundaries nothing but notifies stands before the last";
+    }
+    const Tile tile = tile_at(plan, lane, at);
+    std::string why = why_no_product(plan, lane, tile);
     if (!why.empty()) return why;
-    add_parts(plan, instrs[at], products);
+    add_parts(plan, lane, tile, products);
+    at = tile.last;
   }
   return "";
 }
@@ -199,15 +261,25 @@ std::string why_no_products_of_rank(const Plan& plan, const TileSums& sums,
 
 }  // namespace
 
+std::vector<Region> Product::reads() const {
+  std::vector<Region> all = {a, b};
+  for (const std::optional<Region>& more : {beside, bias[0], bias[1]}) {
+    if (more) all.push_back(*more);
+  }
+  return all;
+}
+
 std::vector<Product> products_of(const Plan& plan, const std::vector<BlockPart>& kernel) {
   std::vector<Product> products;
   int64_t elements = 0;
   for (const BlockPart& part : kernel) {
-    const std::vector<Instr>& instrs = plan.lanes[part.lane].instrs;
+    const Lane& lane = plan.lanes[part.lane];
     for (uint32_t at = part.begin; at < part.end; ++at) {
-      STRETTO_ASSERT(instrs[at].op == Opcode::gemm, "a library's kernel has nothing but gemms");
-      add_parts(plan, instrs[at], products);
-      for (const Region& to : plan.writes(instrs[at])) elements += to.elements();
+      STRETTO_ASSERT(lane.instrs[at].op == Opcode::gemm, "a library's kernel begins with gemms");
+      const Tile tile = tile_at(plan, lane, at);
+      add_parts(plan, lane, tile, products);
+      at = tile.last;
+      for (const Region& to : plan.writes(lane.instrs[at])) elements += to.elements();
     }
   }
   products = joined(std::move(products));

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "gpu/few_rows_kernel.h"
 #include "stretto/schedule.h"
 
 namespace stretto::cuda {
@@ -68,12 +67,21 @@ std::string SentProducts::why_not(const Product& one) const {
   }
   if (taken != one.c.elements()) return fmt::format("the collective takes all of {}", name);
   for (const Region& to : plan_.writes(reader)) {
-    if (to.overlaps(one.a) || to.overlaps(one.b)) {
+    const std::vector<Region> reads = one.reads();
+    if (std::any_of(reads.begin(), reads.end(),
+                    [&](const Region& read) { return to.overlaps(read); })) {
       return fmt::format("the collective that takes {} writes nothing that the product reads",
                          name);
     }
   }
   return "";
+}
+
+FewRowsShape few_rows_shape(const Plan& plan, const Product& one) {
+  FewRowsShape shape{one.c.rows(), one.c.cols(), one.a.cols(), plan.buffers[one.a.buffer].dtype};
+  shape.has_bias = one.bias[0] || one.bias[1];
+  if (one.activation) shape.follower = follower_of(*one.activation);
+  return shape;
 }
 
 std::string why_no_few_rows(const Plan& plan, const std::vector<Product>& products) {
@@ -84,7 +92,9 @@ std::string why_no_few_rows(const Plan& plan, const std::vector<Product>& produc
   if (plan.buffers[one.c.buffer].dtype != plan.op.dtype) {
     return "few rows are stored in the type in which they are multiplied";
   }
-  for (const Region& region : {one.a, one.b, one.c}) {
+  std::vector<Region> regions = one.reads();
+  regions.push_back(one.c);
+  for (const Region& region : regions) {
     const int64_t size = num_bytes(plan.op.dtype);
     const int64_t row = plan.buffers[region.buffer].cols;
     if (row * size % kFewRowsBytes == 0 && region.col0 * size % kFewRowsBytes == 0) continue;
@@ -93,7 +103,7 @@ std::string why_no_few_rows(const Plan& plan, const std::vector<Product>& produc
         "lie",
         kFewRowsBytes, describe(plan, region));
   }
-  return why_no_few_rows({one.c.rows(), one.c.cols(), one.a.cols(), plan.op.dtype});
+  return why_no_few_rows(few_rows_shape(plan, one));
 }
 
 void find_receivers(const Plan& plan, const TileSums& sums, std::vector<RankProgram>& programs) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpu/few_rows_kernel.h"
 #include "launch/library_products.h"
 #include "stretto/plan.h"
 
@@ -30,6 +31,7 @@ class SentProducts {
   std::map<std::pair<uint16_t, uint16_t>, std::vector<InstrRef>> readers_;  // by rank and buffer
 };
 
+FewRowsShape few_rows_shape(const Plan& plan, const Product& one);
 // Why the kernel of few rows does not multiply the products of one kernel; empty when it does.
 std::string why_no_few_rows(const Plan& plan, const std::vector<Product>& products);
 

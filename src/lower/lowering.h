@@ -126,10 +126,10 @@ struct SegmentLowering {
   bool ranks_own_rows() const { return op.owns_rows() || op.kind.out == Edge::none; }
   // Stages take the product's tiles from the lane that computes them.
   bool has_followers() const { return part.stages.size() > 1; }
-  // These are tasks of their own, behind all tiles of a kernel. The library of rows that choose
+  // These are tasks of their own, behind all tiles of a library's kernel. That of rows that choose
   // their matrices is a kernel of ours.
   bool follows_behind() const {
-    return has_followers() && schedule.gemm != GemmBy::tiles && !op.is_routed();
+    return has_followers() && schedule.gemm == GemmBy::library && !op.is_routed();
   }
   bool by_nccl() const { return pattern != Pattern::local && schedule.mover == Mover::nccl; }
   // The GEMM ends its kernel for every chunk, so that streams can order chunks by events.

@@ -116,13 +116,13 @@ class Fuser {
     Lane& lane = plan_.lanes[l];
     first_try_.push_back(tries_.size());
     size_t boundaries = 0;
-    bool by_library = plan_.library_at(0).has_value();
+    bool keeps_tiles = keeps_tiles_at(plan_, 0);
     for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
       any_norm_ |= lane.instrs[at].op == Opcode::norm;
       if (lane.instrs[at].op == Opcode::boundary) {
-        by_library = plan_.library_at(++boundaries).has_value();
+        keeps_tiles = keeps_tiles_at(plan_, ++boundaries);
       }
-      if (!may_begin(lane, at) || (by_library && !is_routed_product(lane.instrs[at].op))) continue;
+      if (!may_begin(lane, at) || !(keeps_tiles || is_routed_product(lane.instrs[at].op))) continue;
       const Grown grown = grow_from(lane, at);
       tries_.push_back({l, at, grown.tile.last, grown.next});
       if (grown.tile.last == at) {

@@ -28,7 +28,7 @@ void walk(const Plan& plan, uint32_t l, LaneTiles& found) {
   std::optional<TileTask> task;
   bool is_broken = false;  // by a fault that is known
   size_t boundaries = 0;
-  bool by_library = plan.library_at(0).has_value();
+  bool keeps_tiles = keeps_tiles_at(plan, 0);
   const auto end_tile = [&] {
     if (task && task->tile().last != task->tile().begin) {
       if (!task->is_whole() && !is_broken)
@@ -41,10 +41,10 @@ void walk(const Plan& plan, uint32_t l, LaneTiles& found) {
   for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
     const Instr& instr = lane.instrs[at];
     if (instr.is_sync()) continue;
-    if (instr.op == Opcode::boundary) by_library = plan.library_at(++boundaries).has_value();
+    if (instr.op == Opcode::boundary) keeps_tiles = keeps_tiles_at(plan, ++boundaries);
     if (!instr.fused) {
       end_tile();
-      const bool keeps_tile = !by_library || is_routed_product(instr.op);
+      const bool keeps_tile = keeps_tiles || is_routed_product(instr.op);
       if (is_product(instr.op) && keeps_tile) task.emplace(plan, lane, at);
       continue;
     }

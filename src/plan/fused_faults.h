@@ -8,6 +8,12 @@
 
 namespace stretto {
 
+// Whether tasks may go on with tiles of gemms behind so many boundaries: a library leaves them in
+// memory.
+inline bool keeps_tiles_at(const Plan& plan, size_t behind) {
+  return !plan.library_at(behind) || plan.few_rows_at(behind);
+}
+
 // A task that cannot go on with what the one before it has left in registers; `what` as other
 // faults say it.
 struct FusedFault {

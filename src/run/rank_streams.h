@@ -162,9 +162,14 @@ class RankStreams {
   // Of few rows, whose kernel sends what it has multiplied to a collective, or stores it.
   struct FewRowsProduct {
     const cuda::FewRowsKernel* kernel = nullptr;
-    std::vector<std::array<cuda::Matrix, 3>> by_set = {};  // A, B and C
-    bool are_weights_given = false;                        // no kernel of the plan writes them
-    std::optional<uint32_t> receiver = {};                 // of low_latency_
+    struct Matrices {
+      cuda::FewRowsOperands of;
+      cuda::Matrix to;
+      bool operator==(const Matrices&) const = default;
+    };
+    std::vector<Matrices> by_set = {};
+    bool are_weights_given = false;         // no kernel of the plan writes them
+    std::optional<uint32_t> receiver = {};  // of low_latency_
   };
   struct SharedMatmul {
     std::array<cuda::Matrix, 3> shape;  // their addresses are what these are multiples of

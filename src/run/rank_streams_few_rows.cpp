@@ -17,8 +17,10 @@ void RankStreams::add_few_rows(uint32_t kernel) {
   FewRowsProduct& made = few_rows_[kernel];
   made.kernel =
       &setup_.kernels.few_rows(setup_.device, cuda::few_rows_config(setup_.plan, product));
-  const BufferRole weights = setup_.plan.buffers[product.b.buffer].role;
-  made.are_weights_given = weights == BufferRole::input;
+  const auto is_given = [&](const Region& region) {
+    return setup_.plan.buffers[region.buffer].role == BufferRole::input;
+  };
+  made.are_weights_given = is_given(product.b) && (!product.beside || is_given(*product.beside));
   for (int set = 0; set < sets_; ++set) {
     const auto matrix_of = [&](const Region& region) {
       const Buffer& buffer = setup_.plan.buffers[region.buffer];
@@ -26,7 +28,12 @@ void RankStreams::add_few_rows(uint32_t kernel) {
                               cuda::offset_of(buffer, region.row0, region.col0),
                           region.rows(), region.cols(), buffer.cols, buffer.dtype};
     };
-    made.by_set.push_back({matrix_of(product.a), matrix_of(product.b), matrix_of(product.c)});
+    FewRowsProduct::Matrices& all = made.by_set.emplace_back();
+    all = {{matrix_of(product.a), matrix_of(product.b)}, matrix_of(product.c)};
+    if (product.beside) all.of.beside = matrix_of(*product.beside);
+    for (size_t i = 0; i < product.bias.size(); ++i) {
+      if (product.bias[i]) all.of.bias[i] = matrix_of(*product.bias[i]);
+    }
     alternates_ = alternates_ || made.by_set.back() != made.by_set.front();
   }
 }
@@ -34,25 +41,32 @@ void RankStreams::add_few_rows(uint32_t kernel) {
 void RankStreams::send_product(const Op& op, const Stream& stream, int set,
                                const CallRows& rows) const {
   const FewRowsProduct& product = few_rows_.at(op.index);
-  auto [a, b, c] = product.by_set[static_cast<size_t>(set)];
-  for (cuda::Matrix* matrix : {&a, &b, &c}) *matrix = cuda::at_call(*matrix, call_.places);
+  auto [of, to] = product.by_set[static_cast<size_t>(set)];
+  for (cuda::Matrix* matrix :
+       {&of.tokens, &of.weights, &of.beside, &of.bias[0], &of.bias[1], &to}) {
+    *matrix = cuda::at_call(*matrix, call_.places);
+  }
   STRETTO_ASSERT(rows.at == 0, "rows of this product are the host's to say");
-  if (rows.rows != 0) a.rows = rows.rows;
+  if (rows.rows != 0) of.tokens.rows = rows.rows;
   // A kernel of a collective waits for its stream itself, and lets the next one start before it has
-  // ended; it writes none of the weights that a caller gives.
+  // ended; it writes none of the weights that a caller gives, nor does another product of few rows.
   const auto at = static_cast<size_t>(&op - ops_.data());
-  const bool is_behind_sums = at > 0 && ops_[at - 1].kind == StreamOp::collective &&
-                              ops_[at - 1].stream == op.stream && setup_.low_latency != nullptr;
+  const bool is_behind = at > 0 && ops_[at - 1].stream == op.stream;
+  const bool is_behind_sums =
+      is_behind && ops_[at - 1].kind == StreamOp::collective && setup_.low_latency != nullptr;
+  const bool is_behind_product = is_behind && ops_[at - 1].kind == StreamOp::gemm &&
+                                 setup_.program.needs[ops_[at - 1].index].few_rows;
   const bool overlaps = starts_early(op) || (kernels_overlap_ && is_behind_sums);
-  const bool weights_early = overlaps && is_behind_sums && product.are_weights_given;
+  const bool weights_early =
+      overlaps && (is_behind_sums || is_behind_product) && product.are_weights_given;
   if (!product.receiver) {
-    product.kernel->launch(stream, a, b, cuda::row_targets(c), 0, 1, overlaps, weights_early);
+    product.kernel->launch(stream, of, cuda::row_targets(to), 0, 1, overlaps, weights_early);
     return;
   }
   const LowLatencyOp& sums = low_latency_[*product.receiver];
   const device::RowTargets targets =
       setup_.low_latency->targets(sums.id, setup_.rank, call_of(sums, set, rows));
-  product.kernel->launch(stream, a, b, targets, setup_.rank, setup_.plan.ranks(), overlaps,
+  product.kernel->launch(stream, of, targets, setup_.rank, setup_.plan.ranks(), overlaps,
                          weights_early);
 }
 
@@ -76,8 +90,9 @@ bool RankStreams::receives_early(const Op& op, int set, const cuda::LowLatencyCa
     return std::any_of(results.begin(), results.end(),
                        [&](cuda::DevicePtr to) { return to < end && matrix.address < to + bytes; });
   };
-  const auto& [a, b, c] = product->second.by_set[static_cast<size_t>(set)];
-  return !is_written(a) && !is_written(b);
+  const cuda::FewRowsOperands& of = product->second.by_set[static_cast<size_t>(set)].of;
+  const std::array reads = {of.tokens, of.weights, of.beside, of.bias[0], of.bias[1]};
+  return std::none_of(reads.begin(), reads.end(), is_written);
 }
 
 }  // namespace stretto::runtime

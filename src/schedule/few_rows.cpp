@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "op/few_rows_tiles.h"
 #include "schedule/low_latency.h"
 #include "stretto/device/few_rows_task.h"
 
@@ -10,15 +11,18 @@ namespace stretto {
 std::string why_no_few_rows(const Segment& op) {
   if (!problems(op).empty()) return "";  // said elsewhere
   if (!op.is_dense()) return "rows that choose their matrices: take gemm=tiles or gemm=library";
-  if (op.ranks == 1) return "one rank, which sends to nobody: take gemm=library";
-  const bool sends = op.kind.out == Edge::reduce_scatter || op.kind.out == Edge::all_reduce;
-  if (!sends && !op.gathers()) {
-    return "rows that are not gathered and a result that ranks do not add up: take gemm=library";
+  if (op.exchanges()) return "what ranks exchange by columns: take gemm=library";
+  // Of a whole weight results may be scores, which are stored in fp32.
+  if (op.kind.weight == Held::whole) {
+    return "a weight that every rank has whole: take gemm=library";
   }
-  if (op.weights != 1) return "two weights, which are products of their own: take gemm=library";
   if (op.dtype == DType::fp32) return "fp32; it multiplies bf16 and fp16: take gemm=library";
   if (op.m > device::kMostFewRows) {
     return fmt::format("{} rows, at most {}: take gemm=library", op.m, device::kMostFewRows);
+  }
+  if (op.weights != 1 && op.m > kRowsThatStream) {
+    return fmt::format("{} rows of two weights, at most {}: take gemm=library", op.m,
+                       kRowsThatStream);
   }
   const int step = kFewRowsBytes / num_bytes(op.dtype);
   if (op.n % step != 0 || op.k % step != 0) {

@@ -7,8 +7,9 @@
 
 namespace stretto {
 
-// Why the kernel of few rows cannot multiply the product, behind a low-latency gather or so that it
-// sends the terms of a low-latency sum; empty when it can. Says what would be right.
+// Why the kernel of few rows cannot multiply the product: behind a low-latency gather, of rows that
+// a rank has, or so that it sends the terms of a low-latency sum; empty when it can. Says what
+// would be right.
 std::string why_no_few_rows(const Segment& op);
 
 }  // namespace stretto

@@ -9,7 +9,7 @@ namespace stretto {
 namespace {
 
 // The kernel of few rows goes with low-latency collectives: it sends to where they await what has
-// been multiplied, or begins beside a gather.
+// been multiplied, begins beside a gather, or stands between such.
 // That these are of all rows at once is said of them, and of the products of all kernels but ours.
 void check_few_rows(Case& c) {
   const Schedule& s = c.schedule;

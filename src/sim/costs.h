@@ -146,7 +146,8 @@ class Costs {
   void find_products();
   void find_partitions();
   void find_sent();
-  double few_rows_us(const Instr& gemm, double read_us, double multiply_us) const;
+  // Of so many columns of weights.
+  double few_rows_us(const Instr& gemm, int columns, double read_us, double multiply_us) const;
   // In how many waves the collective's terms are sent by the kernel that multiplies them; 0: they
   // are not.
   int sent_in_waves(const Instr& collective) const {

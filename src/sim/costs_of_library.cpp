@@ -182,9 +182,9 @@ void Costs::find_sent() {
   }
 }
 
-double Costs::few_rows_us(const Instr& gemm, double read_us, double multiply_us) const {
+double Costs::few_rows_us(const Instr& gemm, int columns, double read_us,
+                          double multiply_us) const {
   const Region& from = plan_.reads(gemm)[0];
-  const int columns = plan_.buffers[plan_.writes(gemm)[0].buffer].cols;
   const int64_t rows = plan_.buffers[from.buffer].rows;
   const bool streams = rows <= kRowsThatStream;
   if (streams) {
@@ -273,7 +273,9 @@ void Costs::find_products() {
                                power_[place.first];
     const bool is_few_rows = plan_.few_rows_at(place.second);
     double us = 0;
+    int64_t columns = 0;
     for (const LibraryProduct& one : products_of(kernel)) {
+      columns = one.columns;
       kernel.bytes += static_cast<double>((one.rows + one.columns) * one.k) *
                       static_cast<double>(num_bytes(plan_.op.dtype));
       if (is_fp32 || is_few_rows) continue;
@@ -283,7 +285,7 @@ void Costs::find_products() {
       us += alone_us;
     }
     if (is_few_rows) {
-      us = few_rows_us(*kernel.by_lane.begin()->second.front(),
+      us = few_rows_us(*kernel.by_lane.begin()->second.front(), static_cast<int>(columns),
                        move_us(kernel.bytes, kFewRowsRead * machine_.hbm_gb_per_s),
                        multiply_us / kFewRowsRate);
     } else if (kernel.is_of_experts || is_fp32) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "gpu/few_rows_kernel.h"
+#include "launch/sent_products.h"
 #include "schedule/low_latency.h"
 #include "stretto/device/lang/kernels/all_reduce_norm_args.h"
 #include "stretto/error.h"
@@ -49,9 +50,7 @@ device::ChosenSizes chosen_sizes_of(const LowLatencyCall& call) {
 }
 
 device::FewRowsConfig few_rows_config(const Plan& plan, const Product& product) {
-  const FewRowsShape shape{product.c.rows(), product.c.cols(), product.a.cols(),
-                           plan.buffers[product.a.buffer].dtype};
-  return fitted(shape, plan.sms);
+  return fitted(few_rows_shape(plan, product), plan.sms);
 }
 
 LangKernelName copy_rows_kernel() {

@@ -8,6 +8,7 @@ namespace stretto::cuda {
 namespace {
 
 using device::FewRowsConfig;
+using device::Follower;
 
 constexpr int kSms = 132;
 
@@ -16,9 +17,13 @@ TEST(FewRowsTiles, AreLegalForEveryShape) {
     for (int64_t rows = 1; rows <= device::kMostFewRows; ++rows) {
       for (const int64_t columns : {8, 136, 768, 2048, 5120, 8192, 57344}) {
         for (const int64_t k : {8, 512, 2432, 28672}) {
-          const FewRowsConfig config = fitted({rows, columns, k, DType::bf16}, sms);
-          ASSERT_EQ(why_illegal(config), "")
-              << rows << " " << columns << " " << k << " " << sms << ": " << describe(config);
+          for (const Follower follower : {Follower::none, Follower::swiglu, Follower::gelu}) {
+            const FewRowsShape shape{rows, columns, k, DType::bf16, follower};
+            if (!why_no_few_rows(shape).empty()) continue;
+            const FewRowsConfig config = fitted(shape, sms);
+            ASSERT_EQ(why_illegal(config), "")
+                << rows << " " << columns << " " << k << " " << sms << ": " << describe(config);
+          }
         }
       }
     }
@@ -52,6 +57,8 @@ TEST(FewRowsTiles, IllegalOnesSayWhatWouldBeRight) {
             "of wide tiles consumers have a half each");
   EXPECT_EQ(why([](FewRowsConfig& c) { c.splits = c.row_blocks = 2; }),
             "blocks share, or have a range of K each");
+  EXPECT_EQ(why([](FewRowsConfig& c) { c.follower = Follower::swiglu, c.row_blocks = 2; }),
+            "tiles of a gate have a multiple of 16 columns, and share nothing");
   EXPECT_EQ(why([](FewRowsConfig& c) { c.row_blocks = 16; }), "1 to 8 blocks share, not 16 x 1");
   EXPECT_EQ(why([](FewRowsConfig& c) { c.rows = 144, c.column_blocks = 4; }),
             "blocks that share load pieces of a multiple of 8 rows");
@@ -69,7 +76,15 @@ TEST_F(FewRowsKernels, DoNotSpill) {
         FewRowsConfig{
             .columns = 128, .rows = 256, .stages = 4, .row_blocks = 2, .column_blocks = 2},
         FewRowsConfig{.rows = 256, .stages = 4},
-        FewRowsConfig{.rows = 256, .stages = 5, .consumers = 1, .splits = 4, .bf16 = false}}) {
+        FewRowsConfig{.rows = 256, .stages = 5, .consumers = 1, .splits = 4, .bf16 = false},
+        FewRowsConfig{.stages = 6, .blocks_per_sm = 2, .follower = Follower::swiglu},
+        FewRowsConfig{.columns = 48, .rows = 128, .follower = Follower::swiglu, .bias = true},
+        FewRowsConfig{.rows = 128,
+        .stages = 6,
+        .consumers = 1,
+        .splits = 4,
+        .blocks_per_sm = 2,
+        .follower = Follower::swiglu}}) {
     expect_no_spills_in_time(describe(config), few_rows_source(config), "sm_90a");
   }
 }

@@ -58,7 +58,8 @@ Elements elements_of(const Plan& plan, const std::vector<BlockPart>& kernel) {
 
 Elements elements_of(const std::vector<Product>& products) {
   Elements elements;
-  for (const auto& [a, b, c] : products) {
+  for (const Product& product : products) {
+    const auto &a = product.a, &b = product.b, &c = product.c;
     EXPECT_EQ(a.rows(), c.rows());
     EXPECT_EQ(b.rows(), c.cols());
     EXPECT_EQ(std::pair(a.col0, a.col1), std::pair(b.col0, b.col1));

@@ -54,7 +54,7 @@ TEST(SentProducts, OfFewerRowsThanRanks) {
 // One of two collectives receives; the other is one as ever. All is one stream, so that none waits
 // for another's event.
 TEST(SentProducts, OfOneOfSeveralProducts) {
-  const Plan plan = lowered("mlp m=22 h=128 f=128 ranks=2 dtype=bf16", "few-rows");
+  const Plan plan = lowered("mlp m=22 h=128 f=128 ranks=2 dtype=bf16", "low-latency/down:few-rows");
   ASSERT_THAT(why_not_on_cuda(plan), IsEmpty());
   const RankProgram program = programs_of(plan)[1];
   EXPECT_EQ(text(plan, program), "0:collective 0:gemm 0 0:move 0 0:gemm 1 0:collective");
@@ -83,17 +83,41 @@ TEST(SentProducts, OfAWholeLayer) {
   }
 }
 
-// What is behind a gather is stored.
-TEST(SentProducts, AreNoneBehindAGather) {
-  const Plan plan = lowered("mlp-gelu m=22 h=128 f=128 ranks=2 dtype=bf16", "few-rows");
-  ASSERT_THAT(why_not_on_cuda(plan), IsEmpty());
-  EXPECT_TRUE(plan.few_rows_gemms);
-  const RankProgram program = programs_of(plan)[0];
-  EXPECT_EQ(text(plan, program), "0:collective 0:gemm 0 0:move 0 0:gemm 1 0:collective");
-  EXPECT_TRUE(program.needs.at(0).few_rows);
-  EXPECT_FALSE(program.sent.at(0).has_value());
-  EXPECT_TRUE(program.sent.at(1).has_value());
-  EXPECT_FALSE(takes_cublas(plan));
+// What is behind a gather, or whose rows a rank has, is stored; activations are its kernel's.
+TEST(SentProducts, AreNoneOfWhatOneRankHas) {
+  for (const char* op :
+       {"mlp m=22 h=128 f=128 ranks=2 dtype=bf16", "mlp-gelu m=22 h=128 f=128 ranks=2 dtype=bf16",
+        "mlp-ar m=22 h=128 f=128 ranks=2 dtype=bf16"}) {
+    const Plan plan = lowered(op, "few-rows");
+    SCOPED_TRACE(op);
+    ASSERT_THAT(why_not_on_cuda(plan), IsEmpty());
+    EXPECT_TRUE(plan.few_rows_gemms);
+    const RankProgram program = programs_of(plan)[0];
+    const std::string gather = plan.op.name() == "mlp-ar" ? "" : "0:collective ";
+    EXPECT_EQ(text(plan, program), gather + "0:gemm 0 0:gemm 1 0:collective");
+    EXPECT_TRUE(program.needs.at(0).few_rows);
+    EXPECT_FALSE(program.sent.at(0).has_value());
+    EXPECT_TRUE(program.sent.at(1).has_value());
+    EXPECT_FALSE(takes_cublas(plan));
+  }
+}
+
+// Its tiles are one product of both weights, which is as wide as either.
+TEST(SentProducts, AreFollowedByAGate) {
+  const Plan plan = lowered("mlp m=22 h=128 f=256 ranks=2 dtype=bf16", "few-rows,tile=16x32");
+  const RankProgram program = programs_of(plan)[1];
+  const std::vector<Product> products = products_of(plan, program.gemms.at(0));
+  ASSERT_EQ(products.size(), 1u);
+  const Product& gated = products.front();
+  EXPECT_EQ(gated.activation, Opcode::swiglu);
+  EXPECT_EQ(describe(plan, gated.b), "wg@1[0:128,0:128]");
+  ASSERT_TRUE(gated.beside.has_value());
+  EXPECT_EQ(describe(plan, *gated.beside), "wu@1[0:128,0:128]");
+  EXPECT_EQ(describe(plan, gated.c), "up@1[0:22,0:128]");
+  const FewRowsShape shape = few_rows_shape(plan, gated);
+  EXPECT_EQ(shape.columns, 128);
+  EXPECT_EQ(shape.follower, device::Follower::swiglu);
+  EXPECT_FALSE(shape.has_bias);
 }
 
 // Parts of the rows overlap: their streams stay two.

@@ -61,6 +61,15 @@ std::vector<OperatorCase> cases() {
     add("gemm-ar-norm m=7 n=8192 k=1024", "bf16", "few-rows");
     add("gemm-ar-norm m=500 n=4096 k=1024", "bf16", "few-rows");
     add("mlp m=22 h=512 f=1408", "bf16", "few-rows");
+    // Gates and rows of bias in their kernel: in ranges of K, a tile an SM, and two; of rows that
+    // are there.
+    add("mlp m=128 h=512 f=8192", "bf16", "few-rows");
+    add("mlp m=61 h=1024 f=16384", "bf16", "few-rows");
+    add("mlp m=1 h=520 f=1088", "fp16", "few-rows");
+    add("mlp-ar m=125 h=512 f=1408", "fp16", "few-rows");
+    add("mlp-gelu m=100 h=512 f=1408", "bf16", "few-rows");
+    add("mlp-gelu m=300 h=512 f=4096", "fp16", "few-rows");
+    add("col-gemm m=77 n=960 k=520", "bf16", "few-rows");
     add("layer m=100 h=512 f=1408 heads=8 kv-heads=4 head-dim=64", "bf16", "few-rows");
     // Activations of sums over ranges of K, from memory and from registers.
     add("mlp-gelu m=200 h=2048 f=1024", "bf16", "sequential,tile=128x128,split-k=2");

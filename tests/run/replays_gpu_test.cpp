@@ -34,6 +34,10 @@ TEST_P(ReplaysOnGpus, OfAThousandAreRight) {
     const std::string op = fmt::format("{} m=64 n=1024 k=1024 ranks={} dtype=bf16", kind, ranks_);
     plans.push_back(plan_here(op, "few-rows"));
   }
+  for (const char* kind : {"mlp", "mlp-ar"}) {
+    const std::string op = fmt::format("{} m=64 h=512 f=2048 ranks={} dtype=bf16", kind, ranks_);
+    plans.push_back(plan_here(op, "few-rows"));
+  }
   guard_.at("compile");
   compile_plans(plans);
   for (const Plan& plan : plans) {

@@ -165,13 +165,15 @@ TEST(Legal, FewRowsAreSentToLowLatencySumsInOneHop) {
   EXPECT_EQ(of([](Segment& s) { s.m = 520; }),
             "gemm=few-rows with 520 rows, at most 512: take gemm=library");
   EXPECT_THAT(reasons("few-rows", {kAgGemm, 64, 1024, 4096, 8, DType::bf16}), IsEmpty());
-  EXPECT_EQ(of([](Segment& s) { s.kind = kColGemm; }),
-            "gemm=few-rows with rows that are not gathered and a result that ranks do not add up: "
-            "take gemm=library");
-  EXPECT_EQ(of([](Segment& s) { s.kind = kAgGemm, s.weights = 2; }),
-            "gemm=few-rows with two weights, which are products of their own: take gemm=library");
-  EXPECT_EQ(of([](Segment& s) { s.ranks = 1; }),
-            "gemm=few-rows with one rank, which sends to nobody: take gemm=library");
+  EXPECT_THAT(reasons("few-rows", {kColGemm, 64, 1024, 4096, 8, DType::bf16}), IsEmpty());
+  EXPECT_THAT(reasons("few-rows", {kGemmAr, 64, 1024, 4096, 1, DType::bf16}), IsEmpty());
+  EXPECT_THAT(reasons("few-rows", {kAgGemm, 128, 1024, 4096, 8, DType::bf16, 2}), IsEmpty());
+  EXPECT_EQ(of([](Segment& s) { s.kind = kAgGemm, s.weights = 2, s.m = 136; }),
+            "gemm=few-rows with 136 rows of two weights, at most 128: take gemm=library");
+  EXPECT_EQ(of([](Segment& s) {
+              s.kind = {Held::whole, Edge::none, Edge::none};
+            }),
+            "gemm=few-rows with a weight that every rank has whole: take gemm=library");
   EXPECT_EQ(of([](Segment& s) { s.k = 4100; }),
             "gemm=few-rows with 1024 columns and K of 4100, no multiples of 8: take gemm=library");
   EXPECT_EQ(of([](Segment& s) { s.kind = kGemmAr, s.n = 8192; }),

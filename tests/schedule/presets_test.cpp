@@ -54,7 +54,7 @@ TEST(Presets, TextsOfGemmRs) {
 }
 
 // Elsewhere cuBLAS multiplies.
-TEST(Presets, FewRowsAreGatheredOrOfSums) {
+TEST(Presets, FewRowsAreOfDenseProducts) {
   const auto gemm = [](Segment op, int64_t m) {
     op.m = m;
     const Schedule made = find_preset("few-rows").make(op, machine_of());
@@ -71,8 +71,12 @@ TEST(Presets, FewRowsAreGatheredOrOfSums) {
   EXPECT_EQ(gemm(wide, 333), GemmBy::library);  // two rounds of tiles
   EXPECT_EQ(gemm(wide, 128), GemmBy::few_rows);
   EXPECT_EQ(gemm(gemm_ar(4), 100), GemmBy::few_rows);
-  EXPECT_EQ(gemm(gemm_rs(1), 64), GemmBy::library);
+  EXPECT_EQ(gemm(gemm_rs(1), 64), GemmBy::few_rows);
   EXPECT_EQ(gemm(ag_gemm(), 64), GemmBy::few_rows);
+  Segment gated = ag_gemm();
+  gated.weights = 2;
+  EXPECT_EQ(gemm(gated, 128), GemmBy::few_rows);
+  EXPECT_EQ(gemm(gated, 129), GemmBy::library);
   Segment fp32 = gemm_rs();
   fp32.dtype = DType::fp32;
   EXPECT_EQ(gemm(fp32, 64), GemmBy::library);

@@ -35,7 +35,7 @@ struct FewRowsShared {
   }
   STRETTO_DEVICE void init_barriers() const {
     for (int32 i = 0; i < kConfig.stages; ++i) {
-      barrier_init(full + i * 8, 2);  // who loads
+      barrier_init(full + i * 8, kConfig.is_gated() ? 3 : 2);  // who loads
       barrier_init(a_empty + i * 8, kReleases * kConfig.row_blocks);
       barrier_init(b_empty + i * 8, kReleases * kConfig.column_blocks);
     }
@@ -57,7 +57,7 @@ STRETTO_DEVICE FewRowsPart part_of_block(const FewRowsParams& params) {
   const uint32 of_columns = in / kConfig.splits / kConfig.row_blocks;
   const uint32 columns = cluster / params.row_groups * kConfig.column_blocks + of_columns;
   const uint32 rows = cluster % params.row_groups * kConfig.row_blocks + of_rows;
-  return {columns * kConfig.columns,
+  return {columns * kConfig.stored_columns(),
           rows * kConfig.rows,
           params.num_k * range / kConfig.splits,
           params.num_k * (range + 1) / kConfig.splits,

@@ -12,7 +12,7 @@ namespace stretto::device {
 template <FewRowsConfig kConfig>
 STRETTO_DEVICE void few_rows_send(const FewRowsParams& params, const FewRowsShared<kConfig>& shared,
                                   const FewRowsPart& part) {
-  constexpr uint32 kAcross = kConfig.columns / 8, kThreads = layout_of(kConfig).threads;
+  constexpr uint32 kAcross = kConfig.stored_columns() / 8, kThreads = layout_of(kConfig).threads;
   constexpr uint32 kStep = kThreads * kConfig.splits, kAll = kConfig.rows * kAcross;
   constexpr uint32 kAtOnce = 4;
   const RowTargets& targets = params.targets;
@@ -30,7 +30,8 @@ STRETTO_DEVICE void few_rows_send(const FewRowsParams& params, const FewRowsShar
     for (uint32 i = 0; i < kAtOnce; ++i) {
       const uint32 v = first + i * kStep;
       if (v < kAll)
-        values[i] = few_rows_rounded<kConfig>(shared, v / kAcross, v % kAcross * 8, to_slots);
+        values[i] = few_rows_rounded<kConfig>(params, shared, v / kAcross, v % kAcross * 8,
+                                              column_of(v), to_slots);
     }
     const auto send = [&](uint32 i, uint32 rank, uint32 row) {
       const uint64 vector =

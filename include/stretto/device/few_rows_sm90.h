@@ -1,7 +1,7 @@
 // The kernel of few rows of Hopper (few_rows_task.h).
 //
-//   load warps   feed stages by TMA, one those of weights, one those of tokens: a thread takes as
-//                long to ask for a box as SMs here take to read one
+//   load warps   feed stages by TMA, one those of each weight, one those of tokens: a thread takes
+//                as long to ask for a box as SMs here take to read one
 //   consumers    one or two warpgroups; multiply stages in turns, or each half of their columns,
 //                with wgmma
 //   all          add up what consumers and ranges of K have, round, and send vectors
@@ -33,6 +33,7 @@ STRETTO_DEVICE void few_rows_sm90(const FewRowsParams& params) {
   if (threadIdx.x == 0) {
     prefetch_tensor_map(&params.weights);
     prefetch_tensor_map(&params.tokens);
+    if constexpr (kConfig.is_gated()) prefetch_tensor_map(&params.beside);
     shared.init_barriers();
   }
   if constexpr (kConfig.shares()) {
@@ -53,15 +54,17 @@ STRETTO_DEVICE void few_rows_sm90(const FewRowsParams& params) {
     }
   } else if (threadIdx.x % 32 != 0) {
     wait_for_stream();
-  } else if (warp == kConsumerWarps) {
+  } else if (warp != kConsumerWarps + 1) {
     constexpr uint32 kMask = (1u << kConfig.row_blocks) - 1;
+    constexpr int32 kBytes = kConfig.stored_columns() * kTileK * 2;  // of a weight
+    const bool is_first = !kConfig.is_gated() || warp == kConsumerWarps;
     const FewRowsOperand weights{
-        &params.weights,
+        is_first ? &params.weights : &params.beside,
         part.column,
-        shared.a,
+        is_first ? shared.a : shared.a + kBytes,
         shared.a_empty,
         kLayout.a_bytes,
-        kConfig.columns * kTileK * 2,
+        kBytes,
         part.of_rows,
         kConfig.row_blocks,
         static_cast<uint16>(kMask << part.of_columns * kConfig.row_blocks)};

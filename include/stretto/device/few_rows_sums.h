@@ -4,6 +4,7 @@
 
 #include "stretto/device/elements.h"
 #include "stretto/device/few_rows_block.h"
+#include "stretto/device/few_rows_follow.h"
 #include "stretto/device/gemm_follow.h"
 #include "stretto/device/ptx_barrier.h"
 #include "stretto/device/ptx_memory.h"
@@ -59,23 +60,44 @@ STRETTO_DEVICE void add_sums_of(uint32 from, uint32 address, float (&sums)[8]) {
   }
 }
 
-// Eight columns of a row of the tile, rounded.
+// Eight columns of a row of the tile, of all that have sums of them.
 template <FewRowsConfig kConfig>
-STRETTO_DEVICE Vec16 few_rows_rounded(const FewRowsShared<kConfig>& shared, uint32 row,
-                                      uint32 column, bool canonical) {
-  using Half = typename HalfOf<kConfig.bf16>::Type;
+STRETTO_DEVICE void few_rows_add_up(const FewRowsShared<kConfig>& shared, uint32 row, uint32 column,
+                                    float (&sums)[8]) {
   constexpr uint32 kHalf = kConfig.is_wide() ? kConfig.columns / 2 : kConfig.columns;
   constexpr int32 kTurns = kConfig.is_wide() ? 1 : kConfig.consumers;
-  const uint32 first = column / kHalf, in_half = column % kHalf;
-  if constexpr (FewRowsShared<kConfig>::kLayout.is_rounded) {
-    return load_shared_vector(shared.element(first, row, in_half));
-  }
-  float sums[8] = {};
+#pragma unroll
+  for (float& sum : sums) sum = 0;
 #pragma unroll
   for (int32 from = 0; from < kConfig.splits; ++from) {
 #pragma unroll
     for (int32 turn = 0; turn < kTurns; ++turn) {
-      add_sums_of<kConfig.splits>(from, shared.sum(first + turn, row, in_half), sums);
+      const uint32 address = shared.sum(column / kHalf + turn, row, column % kHalf);
+      add_sums_of<kConfig.splits>(from, address, sums);
+    }
+  }
+}
+
+// What is stored of eight columns of the tile, rounded; they are `of_product` of the result.
+template <FewRowsConfig kConfig>
+STRETTO_DEVICE Vec16 few_rows_rounded(const FewRowsParams& params,
+                                      const FewRowsShared<kConfig>& shared, uint32 row,
+                                      uint32 column, uint32 of_product, bool canonical) {
+  using Half = typename HalfOf<kConfig.bf16>::Type;
+  if constexpr (FewRowsShared<kConfig>::kLayout.is_rounded) {
+    constexpr uint32 kHalf = kConfig.is_wide() ? kConfig.columns / 2 : kConfig.columns;
+    return load_shared_vector(shared.element(column / kHalf, row, column % kHalf));
+  }
+  float sums[8];
+  few_rows_add_up<kConfig>(shared, row, column, sums);
+  if constexpr (kConfig.follows()) {
+    few_rows_follow<kConfig>(params, of_product, 0, sums);
+    if constexpr (kConfig.is_gated()) {
+      float beside[8];
+      few_rows_add_up<kConfig>(shared, row, kConfig.stored_columns() + column, beside);
+      few_rows_follow<kConfig>(params, of_product, 1, beside);
+#pragma unroll
+      for (int32 i = 0; i < 8; ++i) sums[i] *= beside[i];
     }
   }
   Vec16 value;

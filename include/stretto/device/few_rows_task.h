@@ -13,6 +13,10 @@
 // they load: those of the same columns weights, those of the same rows tokens. Each loads a piece
 // for all.
 //
+// Of a gate there are two weights: half of a tile's columns are of each, G's first, and what is
+// stored of G and U is silu(G) * U. Sums of both, and others that something follows, are rounded
+// behind it.
+//
 // A finished vector of 16 bytes goes into the slots of a collective whose data says itself that it
 // has come (lang/kernels/slots.h), at each rank that takes it, this one too. So no kernel has to
 // read what was multiplied and send it, and whoever adds up need not wait for this kernel's end.
@@ -49,10 +53,15 @@ struct FewRowsConfig {
   int32 column_blocks = 1;  // blocks of a cluster that share tokens; the same
   int32 blocks_per_sm = 1;  // 1 or 2, that registers leave room for
   bool bf16 = true;         // else fp16
+  Follower follower = Follower::none;  // what follows sums, behind a row of bias
+  bool bias = false;
 
   constexpr bool operator==(const FewRowsConfig&) const = default;
   STRETTO_HOST_DEVICE bool is_wide() const { return columns > 64; }
   STRETTO_HOST_DEVICE int32 cluster() const { return splits * row_blocks * column_blocks; }
+  STRETTO_HOST_DEVICE bool is_gated() const { return follower == Follower::swiglu; }
+  STRETTO_HOST_DEVICE bool follows() const { return follower != Follower::none || bias; }
+  STRETTO_HOST_DEVICE int32 stored_columns() const { return is_gated() ? columns / 2 : columns; }
   STRETTO_HOST_DEVICE bool shares() const { return row_blocks * column_blocks > 1; }
 };
 
@@ -66,9 +75,9 @@ inline constexpr int32 kMostSharing = 8;  // blocks of a cluster
 struct FewRowsLayout {
   int32 threads;
   int32 a_bytes, b_bytes;  // of a stage: weights, tokens
-  // Where stages were. A consumer's sums as floats, which others add to theirs; or, of tiles in
-  // which nobody adds, one array of rounded rows, in which a half has as many columns as wgmma
-  // multiplies. Rows are so far apart that lanes which store together share no bank.
+  // Where stages were. A consumer's sums as floats, which others add to theirs, or which something
+  // follows; or, of other tiles, one array of rounded rows, in which a half has as many columns as
+  // wgmma multiplies. Rows are so far apart that lanes which store together share no bank.
   bool is_rounded;
   int32 row_bytes;
   int32 sum_bytes;  // of a consumer
@@ -77,11 +86,12 @@ struct FewRowsLayout {
 
 STRETTO_HOST_DEVICE FewRowsLayout layout_of(const FewRowsConfig& config) {
   FewRowsLayout layout{};
-  layout.threads = config.consumers * kWarpgroup + 64;
+  layout.threads = config.consumers * kWarpgroup + (config.is_gated() ? 96 : 64);
   const int32 behind = config.is_wide() ? config.columns / 2 : 0;  // the second half begins there
   layout.a_bytes = (behind + kFewRowsColumns) * kTileK * 2;
   layout.b_bytes = config.rows * kTileK * 2;
-  layout.is_rounded = config.splits == 1 && (config.is_wide() || config.consumers == 1);
+  layout.is_rounded =
+      config.splits == 1 && (config.is_wide() || config.consumers == 1) && !config.follows();
   layout.row_bytes =
       layout.is_rounded ? config.consumers * kFewRowsColumns * 2 + 16 : (kFewRowsColumns + 4) * 4;
   layout.sum_bytes = config.rows * layout.row_bytes;
@@ -93,8 +103,10 @@ STRETTO_HOST_DEVICE FewRowsLayout layout_of(const FewRowsConfig& config) {
 
 struct FewRowsParams {
   TensorMap weights, tokens;
+  TensorMap beside;  // of a gate: weights of U
+  uint64 bias[2];    // rows of as many elements as columns, of G and of U; 0: none
   RowTargets targets;
-  uint32 rows, columns;  // of the product
+  uint32 rows, columns;  // of what is stored
   uint32 num_k;          // blocks of kTileK
   uint32 row_groups;     // of row_blocks * rows each
   int32 rank, ranks;     // of targets
