@@ -2,9 +2,11 @@
 // warp's threads have neighbouring vectors. So what a token chooses is looked up once a piece,
 // several choices at a time, and all threads of a warp find the same.
 //
-// Threads of all ranks have the same pieces: what one sends, the one of its number takes. Each
-// sends its piece of a turn before it takes those of the turn before. So what it waits for was sent
-// ahead of whatever its sender waits for from then on, and many tokens are sent and taken together.
+// All threads of all ranks go through a rank's pieces in the same turns, one piece of their own
+// each. They send those of a turn before they take what others have sent in the turn before; the
+// pieces that a rank takes in a turn are dealt out anew, so that of few tokens of many ranks all
+// threads take some. So whatever a thread waits for is sent ahead of all that its sender waits for
+// in the same turn and later ones, and many tokens are sent and taken together.
 #pragma once
 
 #include "stretto/device/fused.h"
@@ -56,14 +58,18 @@ class ChosenPieces : public ChosenRows<Format, Block> {
       if (has(its, u)) at[u] = row + (its.at + u * lanes_);
     }
   }
-  // visit(rank) of the others that have a token there, the next one first; false ends it.
+  // Of the pieces of other ranks' tokens that are taken in the turn whose first piece is `begin`,
+  // this thread's: visit(rank, piece), the next rank's first; false ends it.
   template <class Visit>
-  STRETTO_PRIMITIVE bool each_other(uint32 place, Visit visit) const {
-    STRETTO_ROLLED for (uint32 k = 1; k < ranks_; ++k) {
-      const auto rank = static_cast<uint32>(
-          rank_after(static_cast<int>(me_), static_cast<int>(k), static_cast<int>(ranks_)));
-      if (place >= Base::first_of(rank + 1) - Base::first_of(rank)) continue;
-      if (!visit(rank)) return false;
+  STRETTO_PRIMITIVE bool each_taken(uint32 begin, Visit visit) const {
+    const uint32 others = ranks_ - 1;
+    const uint32 pieces = all_ - begin < turn_ ? all_ - begin : turn_;
+    STRETTO_ROLLED for (uint32 i = first_; i < pieces * others; i += turn_) {
+      const Piece its = piece(begin + i / others);
+      const auto rank = static_cast<uint32>(rank_after(
+          static_cast<int>(me_), static_cast<int>(1 + i % others), static_cast<int>(ranks_)));
+      if (its.place >= Base::first_of(rank + 1) - Base::first_of(rank)) continue;
+      if (!visit(rank, its)) return false;
     }
     return true;
   }

@@ -47,11 +47,12 @@ class RoundTripRows : ChosenSender<Format, kInFlight, Block> {
 
   STRETTO_PRIMITIVE bool trips() {
     const uint32 turn = Base::turn_, all = Base::all_;
-    for (uint32 p = Base::first_; p < all + 2 * turn; p += turn) {
+    for (uint32 begin = 0; begin < all + 2 * turn; begin += turn) {
+      const uint32 p = begin + Base::first_;
       Base::send(p);
       Base::load(p + turn);
-      if (p >= turn && p - turn < all && !weigh(p - turn)) return false;
-      if (p >= 2 * turn && !add(p - 2 * turn)) return false;
+      if (begin >= turn && begin - turn < all && !weigh(begin - turn)) return false;
+      if (begin >= 2 * turn && !add(p - 2 * turn)) return false;
     }
     return true;
   }
@@ -71,10 +72,9 @@ class RoundTripRows : ChosenSender<Format, kInFlight, Block> {
     }
   }
 
-  // Of the other ranks' tokens of that place.
-  STRETTO_PRIMITIVE bool weigh(uint32 p) {
-    const Piece its = Base::piece(p);
-    return Base::each_other(its.place, [&](uint32 rank) { return weigh_of(rank, its); });
+  STRETTO_PRIMITIVE bool weigh(uint32 begin) {
+    return Base::each_taken(begin,
+                            [&](uint32 rank, const Piece& its) { return weigh_of(rank, its); });
   }
   STRETTO_PRIMITIVE bool weigh_of(uint32 rank, const Piece& its) {
     const auto from = [rank](int) { return static_cast<int>(rank); };
@@ -124,6 +124,7 @@ class RoundTripRows : ChosenSender<Format, kInFlight, Block> {
 
   // Own tokens' sums of all ranks.
   STRETTO_PRIMITIVE bool add(uint32 p) {
+    if (p >= Base::all_) return true;
     const Piece own = Base::piece(p);
     if (own.place >= own_count_) return true;
     Vec16 here[kInFlight] = {};

@@ -48,13 +48,14 @@ class SendChosenRows : ChosenSender<Format, kInFlight, Block> {
 
   STRETTO_PRIMITIVE bool send_and_take() {
     const uint32 turn = Base::turn_;
-    for (uint32 p = Base::first_; p < Base::all_ + turn; p += turn) {
+    for (uint32 begin = 0; begin < Base::all_ + turn; begin += turn) {
+      const uint32 p = begin + Base::first_;
       if (Base::send(p)) {
         const Piece own = Base::piece(p);
         if (!put(own_first_ + own.place, own, this->values_)) return false;
       }
       Base::load(p + turn);
-      if (p >= turn && !take(p - turn)) return false;
+      if (begin >= turn && !take(begin - turn)) return false;
     }
     return true;
   }
@@ -78,10 +79,8 @@ class SendChosenRows : ChosenSender<Format, kInFlight, Block> {
     return true;
   }
 
-  // The other ranks' rows of that place.
-  STRETTO_PRIMITIVE bool take(uint32 p) {
-    const Piece its = Base::piece(p);
-    return Base::each_other(its.place, [&](uint32 rank) {
+  STRETTO_PRIMITIVE bool take(uint32 begin) {
+    return Base::each_taken(begin, [&](uint32 rank, const Piece& its) {
       const uint32 token = Base::first_of(rank) + its.place;
       bool any = false;
       for (uint32 first = 0; first < sizes_.top_k; first += kSlots) {

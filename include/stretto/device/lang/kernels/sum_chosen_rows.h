@@ -49,10 +49,10 @@ class SumChosenRows : ChosenPieces<Format, 1, Block> {
 
   // Others wait for their tokens' sums; own ones are made while those cross.
   STRETTO_PRIMITIVE bool sum_and_add() {
-    const uint32 turn = Base::turn_;
-    for (uint32 p = Base::first_; p < Base::all_ + turn; p += turn) {
-      if (p < Base::all_ && !sum_others(p)) return false;
-      if (p >= turn && !add(p - turn)) return false;
+    const uint32 turn = Base::turn_, all = Base::all_;
+    for (uint32 begin = 0; begin < all + turn; begin += turn) {
+      if (begin < all && !sum_others(begin)) return false;
+      if (begin >= turn && !add(begin + Base::first_ - turn)) return false;
     }
     return true;
   }
@@ -111,10 +111,9 @@ class SumChosenRows : ChosenPieces<Format, 1, Block> {
     return true;
   }
 
-  // The other ranks' tokens of that place, to who has them.
-  STRETTO_PRIMITIVE bool sum_others(uint32 p) {
-    const Piece its = Base::piece(p);
-    return Base::each_other(its.place, [&](uint32 rank) {
+  // Other ranks' tokens, to who has them.
+  STRETTO_PRIMITIVE bool sum_others(uint32 begin) {
+    return Base::each_taken(begin, [&](uint32 rank, const Piece& its) {
       Sums sums;
       bool any = false;
       if (!sum_token(Base::first_of(rank) + its.place, its, sums, any)) return false;
@@ -124,6 +123,7 @@ class SumChosenRows : ChosenPieces<Format, 1, Block> {
   }
 
   STRETTO_PRIMITIVE bool add(uint32 p) {
+    if (p >= Base::all_) return true;
     const Piece own = Base::piece(p);
     if (own.place >= own_count_) return true;
     Sums sums;
