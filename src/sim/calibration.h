@@ -103,6 +103,14 @@ constexpr int kFewRowsColumns = 64, kFewRowsBlocks = 2;
 // bench/results/unseen_sweep_h200_x2.json: off by 6 % in the mean, 12 % without these, and without
 // what the L2 cache keeps of weights).
 constexpr double kFewRowsOfSm = 120, kFewRowsChainedUs = 0.4;
+// A stage of 64 of K takes a block so long, and so much longer for each row of tokens, however few
+// its columns are: 5120 columns, in 128 blocks of 40 that take K whole, are held back by that and
+// not by memory (one H200, bench/results/few_rows_alone_h200_x1.json: 0.155 to 0.18 where the L2
+// cache has the weights; with it, of 99 products of two H200s, 4.6 instead of 5.2 % off).
+constexpr double kFewRowsStageUs = 0.15, kFewRowsStageOfRowUs = 0.0003;
+// More tiles than SMs hold at once: where some have ended, the next wait for their first weights (6
+// products of 36,864 to 67,584 columns of bench/results/unseen_sweep_h200_x2.json: 3 to 7 us).
+constexpr double kFewRowsRoundUs = 4;
 // More rows than stream weights take the cycles that its choice of tiles reckons with
 // (op/few_rows_tiles.h), at so many times the clock at which tensor cores that never wait would
 // reach gemm_tflops (one H200, 18 shapes of 144 to 512 rows: 1850 cycles a microsecond, off by 4 %
@@ -112,6 +120,11 @@ constexpr double kFewRowsClock = 1.22, kFlopOfCycle = 4096;
 // the last vectors that it sends have come, the kernel that receives takes about as long as the
 // other: its blocks are there already.
 constexpr double kFewRowsEarlyUs = 1.5, kReceiveUs = 1;
+// Around cuBLAS, too, starts of one are over before the other has ended: of cuBLAS behind a gather
+// whose data is its own signal, and of such sums behind cuBLAS (2 x H200, 90 products of 1 to 512
+// rows, what low-latency takes beside cuBLAS alone: bench/results/unseen_h200_x2.json,
+// few_rows_sent_h200_x2.json).
+constexpr double kLibraryEarlyUs = 1.4, kSumsEarlyUs = 0.8;
 
 // However narrow a tile is, a stage of its K takes this long from one to the next (2 and 4 x H200,
 // M = 16, 64 to 192 columns, K = 4096 and 8192: 0.208 to 0.225 us).

@@ -177,7 +177,8 @@ class Costs {
   OfTasks<double> library_us_;         // of gemms that a library multiplies
   OfTasks<int> partition_blocks_;      // of partitions that kernels of their own make
   std::vector<int> sent_in_waves_;     // by buffer that the kernel of few rows would write
-  std::vector<bool> gathered_;         // by buffer, of plans with few rows
+  // By buffer, of plans whose collectives' data is its own signal.
+  std::vector<bool> gathered_, by_library_;
   std::vector<double> inputs_us_;    // by rank: a tile's share of reading all distinct inputs once
   std::vector<int> blocks_at_once_;  // by rank: gemms
   std::vector<bool> holds_ranges_;   // by buffer: sums of ranges of K

@@ -31,7 +31,9 @@ double Costs::collective_launch_us(const Instr& instr, const Plan::Joined& joine
   if (!plan_.low_latency_collectives) {
     return nccl_start(joined.count).few_bytes * machine_.nccl_launch_us;
   }
-  return machine_.chained_launch_us + machine_.signal_us;  // the data is its own signal
+  const bool is_early = form_of(instr.collective).adds && by_library_[plan_.reads(instr)[0].buffer];
+  // The data is its own signal.
+  return machine_.chained_launch_us + machine_.signal_us - (is_early ? kSumsEarlyUs : 0);
 }
 
 double Costs::best_link_rate(double bytes) const {

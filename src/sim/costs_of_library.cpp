@@ -13,6 +13,7 @@
 #include "sim/calibration.h"
 #include "sim/costs.h"
 #include "sim/library_product.h"
+#include "sim/tile_cycles.h"
 
 namespace stretto::sim {
 
@@ -84,22 +85,28 @@ int ranges_of_few_rows(int columns, const Machine& machine) {
   return machine.sms >= 2 * ceil_div(columns, kFewRowsColumns) ? 2 : 1;
 }
 
-// Weights of a kernel of few rows, round by round: what gives them gives all blocks so much, and an
-// SM takes so much of weights and tokens together.
+// Weights of a kernel of few rows, round by round: what gives them gives all blocks so much, an SM
+// takes so much of weights and tokens together, and a block that takes K whole needs its stages.
 double weights_us(int64_t rows, int columns, int64_t k, const Machine& machine) {
   const int ranges = ranges_of_few_rows(columns, machine);
   const double each = 2.0 * static_cast<double>(k) / ranges;  // bytes of a column or row of a block
   const int64_t blocks = int64_t{ceil_div(columns, kFewRowsColumns)} * ranges;
   const int64_t at_once = int64_t{machine.sms} * kFewRowsBlocks;
+  const int64_t tokens = round_up(rows, int64_t{8});
+  const double stages_us =
+      ranges > 1 ? 0
+                 : static_cast<double>(ceil_div(k, kStageOfK)) *
+                       (kFewRowsStageUs + kFewRowsStageOfRowUs * static_cast<double>(tokens));
   const double read_us =
       reread_us(static_cast<double>(blocks) * each * kFewRowsColumns, kFewRowsRead, machine);
   double us = 0;
   for (int64_t left = blocks; left > 0; left -= at_once) {
     const int64_t now = std::min(left, at_once);
     const double of_sm = static_cast<double>(ceil_div(now, int64_t{machine.sms})) * each *
-                         static_cast<double>(kFewRowsColumns + round_up(rows, int64_t{8}));
-    us += std::max(read_us * static_cast<double>(now) / static_cast<double>(blocks),
-                   move_us(of_sm, kFewRowsOfSm));
+                         static_cast<double>(kFewRowsColumns + tokens);
+    us += std::max({read_us * static_cast<double>(now) / static_cast<double>(blocks),
+                    move_us(of_sm, kFewRowsOfSm), stages_us});
+    if (left > at_once) us += kFewRowsRoundUs;
   }
   return us;
 }
@@ -154,11 +161,13 @@ void Costs::find_next_kernels() {
   }
 }
 
-// Of the products that the kernel of few rows multiplies: in how many waves; and what is gathered.
+// Of the products that the kernel of few rows multiplies: in how many waves; of collectives whose
+// data is its own signal: what is gathered, and what cuBLAS has multiplied.
 void Costs::find_sent() {
   sent_in_waves_.assign(plan_.buffers.size(), 0);
   gathered_.assign(plan_.buffers.size(), false);
-  if (!plan_.any_few_rows()) return;
+  by_library_.assign(plan_.buffers.size(), false);
+  if (!plan_.low_latency_collectives) return;
   const int at_once = machine_.sms * kFewRowsBlocks * kFewRowsColumns;
   const auto waves_of = [&](const Region& a, int columns) {
     const int64_t rows = plan_.buffers[a.buffer].rows;
@@ -171,12 +180,14 @@ void Costs::find_sent() {
       boundaries += instr.op == Opcode::boundary;
       const bool gathers =
           instr.op == Opcode::collective && instr.collective == CollectiveKind::all_gather;
-      const bool multiplies = instr.op == Opcode::gemm && plan_.few_rows_at(boundaries);
+      const bool multiplies = instr.op == Opcode::gemm && plan_.library_at(boundaries).has_value();
       if (!gathers && !multiplies) continue;
+      const bool is_few_rows = multiplies && plan_.few_rows_at(boundaries);
       for (const Region& to : plan_.writes(instr)) {
         const int columns = plan_.buffers[to.buffer].cols;
         if (gathers) gathered_[to.buffer] = true;
-        if (multiplies) sent_in_waves_[to.buffer] = waves_of(plan_.reads(instr)[0], columns);
+        if (is_few_rows) sent_in_waves_[to.buffer] = waves_of(plan_.reads(instr)[0], columns);
+        if (multiplies && !is_few_rows) by_library_[to.buffer] = true;
       }
     }
   }
@@ -292,6 +303,8 @@ void Costs::find_products() {
       const double read = kernel.is_of_experts ? kExpertsRead : 1;
       us = kExpertsStartUs + std::max(multiply_us / kExpertsRate,
                                       move_us(kernel.bytes, read * machine_.hbm_gb_per_s));
+    } else if (gathered_[plan_.reads(*kernel.by_lane.begin()->second.front())[0].buffer]) {
+      us -= kLibraryEarlyUs;
     }
     for (const auto& [lane, gemms] : kernel.by_lane) {
       for (const Instr* gemm : gemms) {

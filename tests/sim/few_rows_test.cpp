@@ -57,8 +57,8 @@ struct Multiplied {
   double us = 0, weight_bytes = 0;
 };
 
-Multiplied multiplied(const char* op) {
-  const Plan plan = plan_of(op, "few-rows");
+Multiplied multiplied(const char* op, const char* schedule = "few-rows") {
+  const Plan plan = plan_of(op, schedule);
   const sim::Costs costs(plan, default_machine(2));
   Multiplied found;
   for (const Lane& lane : plan.lanes) {
@@ -101,6 +101,31 @@ TEST(FewRows, AreHeldBackByAnSmAndSpedUpByTheCache) {
   const Multiplied kept = multiplied("gemm-rs m=16 n=8192 k=1024 ranks=2 dtype=bf16");
   EXPECT_LT(kept.us - start + sim::kFewRowsChainedUs,
             0.6 * sim::move_us(kept.weight_bytes, default_machine(2).hbm_gb_per_s));
+}
+
+// Blocks of 40 columns that take K whole are held back by its stages, not by memory. More tiles
+// than SMs hold at once wait for their first weights once more.
+TEST(FewRows, TakeStagesOfKAndRoundsOfTiles) {
+  const double start = sim::kFewRowsStartUs + sim::kFewRowsSendUs - sim::kFewRowsChainedUs;
+  const Multiplied narrow = multiplied("gemm-rs m=56 n=5120 k=32768 ranks=2 dtype=bf16");
+  EXPECT_NEAR(narrow.us - start,
+              16384 / 64 * (sim::kFewRowsStageUs + 56 * sim::kFewRowsStageOfRowUs), 0.01);
+  const Multiplied rounds = multiplied("gemm-rs m=16 n=32768 k=8192 ranks=2 dtype=bf16");
+  const double read_us =
+      sim::move_us(rounds.weight_bytes, sim::kFewRowsRead * default_machine(2).hbm_gb_per_s);
+  EXPECT_NEAR(rounds.us - start, read_us + sim::kFewRowsRoundUs, 0.01);
+}
+
+// As of few rows, so of cuBLAS: what stands behind another kernel has begun before that has ended.
+TEST(LowLatency, StartsAreOverEarlyAroundCublas) {
+  const Machine machine = default_machine(2);
+  const char* gather = "ag-gemm m=16 n=16384 k=4096 ranks=2 dtype=bf16";
+  EXPECT_NEAR(multiplied(gather, "library").us - multiplied(gather, "low-latency").us,
+              sim::kLibraryEarlyUs, 0.01);
+  const char* sums = "gemm-rs m=16 n=8192 k=4096 ranks=2 dtype=bf16";
+  EXPECT_NEAR(behind_us(plan_of(sums, "sequential,collectives=low-latency"), machine) -
+                  behind_us(plan_of(sums, "low-latency"), machine),
+              sim::kSumsEarlyUs, 1e-9);
 }
 
 TEST(FewRows, BytesOfAllButTheLastWaveAreSentMeanwhile) {
