@@ -67,6 +67,11 @@ void add_sharing(const Shape& shape, int sms, const Add& add) {
 std::vector<FewRowsConfig> configs_of(const Shape& shape, int sms, bool all) {
   const cuda::FewRowsShape few{shape.m, shape.n, shape.k, DType::bf16};
   std::vector<FewRowsConfig> list{cuda::fitted(few, sms)};
+  cuda::FewRowsShape sent = few;  // between two ranks, of a sum that both take
+  sent.sent = 1;
+  if (const FewRowsConfig other = cuda::fitted(sent, sms); other.sends_beside()) {
+    list.push_back(other);
+  }
   if (!all) return list;
   const auto add = [&](FewRowsConfig config) {
     const int room = 220 * 1024 / config.blocks_per_sm;

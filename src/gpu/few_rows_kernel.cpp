@@ -18,6 +18,7 @@ using device::Follower;
 using device::kTileK;
 
 constexpr int kRowsOfTwo = 128;  // two blocks of more have no registers on one SM
+constexpr int kMostSenders = 4;
 constexpr int64_t kStageBytes = 208 * 1024;
 
 }  // namespace
@@ -25,10 +26,12 @@ constexpr int64_t kStageBytes = 208 * 1024;
 std::string describe(const FewRowsConfig& config) {
   const std::string follower =
       config.follower == Follower::none ? "" : fmt::format(" {}", name_of(config.follower));
-  return fmt::format("{}x{}x{} stages {} consumers {} splits {} sharing {}x{} blocks {} {}{}{}",
+  const std::string senders =
+      config.sends_beside() ? fmt::format(" senders {}", config.senders) : "";
+  return fmt::format("{}x{}x{} stages {} consumers {} splits {} sharing {}x{} blocks {}{} {}{}{}",
                      config.columns, config.rows, kTileK, config.stages, config.consumers,
                      config.splits, config.row_blocks, config.column_blocks, config.blocks_per_sm,
-                     config.bf16 ? "bf16" : "fp16", follower, config.bias ? " bias" : "");
+                     senders, config.bf16 ? "bf16" : "fp16", follower, config.bias ? " bias" : "");
 }
 
 std::string why_illegal(const FewRowsConfig& config) {
@@ -69,6 +72,18 @@ std::string why_illegal(const FewRowsConfig& config) {
   if (config.blocks_per_sm == 2 && config.rows > kRowsOfTwo) {
     return fmt::format("two blocks of more than {} rows have no registers on one SM", kRowsOfTwo);
   }
+  if (config.senders < 0 || config.senders > kMostSenders) {
+    return fmt::format("0 to {} warps send tiles beside the next, not {}", kMostSenders,
+                       config.senders);
+  }
+  const bool alone = config.columns == 2 * kColumns && config.cluster() == 1 &&
+                     config.blocks_per_sm == 1 && !config.follows();
+  if (config.sends_beside() && (!alone || config.rows > kFewRowsBeside)) {
+    return fmt::format(
+        "tiles that are sent beside the next have {} columns and up to {} rows, of blocks "
+        "without a cluster, one an SM",
+        2 * kColumns, kFewRowsBeside);
+  }
   // A consumer that comes back to a stage must know that it was full since: it is its own.
   const int turns = config.is_wide() ? 1 : config.consumers;
   if (config.stages < 2 || config.stages > 16 || config.stages % turns != 0) {
@@ -82,8 +97,9 @@ std::string why_no_few_rows(const FewRowsShape& shape) {
   if (shape.dtype != DType::bf16 && shape.dtype != DType::fp16) {
     return fmt::format("few rows are of bf16 or fp16, not {}", to_string(shape.dtype));
   }
-  if (shape.rows > device::kMostFewRows) {
-    return fmt::format("{} rows are not few: at most {}", shape.rows, device::kMostFewRows);
+  const int64_t most = shape.sent > 0 ? device::kMostSentRows : device::kMostFewRows;
+  if (shape.rows > most) {
+    return fmt::format("{} rows are not few: at most {}", shape.rows, most);
   }
   if (shape.follower == Follower::swiglu && shape.rows > kRowsThatStream) {
     return fmt::format("{} rows of a gate are not few: at most {}", shape.rows, kRowsThatStream);
@@ -106,17 +122,20 @@ FewRowsConfig config_for(const FewRowsShape& shape) {
 }
 
 FewRowsConfig fitted_to_multiply(const FewRowsShape& shape, int num_sms) {
-  const FewRowsTile tile = few_rows_tile(shape.rows, shape.columns, shape.k, num_sms);
   FewRowsConfig config = config_for(shape);
+  const double sent = config.follows() ? 0 : shape.sent;
+  const FewRowsTile tile = few_rows_tile(shape.rows, shape.columns, shape.k, sent, num_sms);
   config.columns = tile.columns;
   config.rows = tile.rows;
   config.row_blocks = config.column_blocks = tile.sharing;
   config.splits = tile.splits;
   if (tile.splits > 1 && !config.is_wide()) config.consumers = 1;
+  if (tile.sends_beside) config.senders = device::kSenders;
   const device::FewRowsLayout layout = device::layout_of(config);
   // Wide tiles take a stage more, 3 to 4 % faster; narrow ones were 7 to 14 % slower for it.
   constexpr int64_t kMostBytes = 218 * 1024, kMostStages = 12;
-  const int64_t room = config.is_wide() ? kMostBytes : kStageBytes;
+  const int64_t kept = tile.sends_beside ? layout.sum_bytes : 0;
+  const int64_t room = config.is_wide() ? kMostBytes - kept : kStageBytes;
   config.stages = static_cast<int>(std::min(kMostStages, room / (layout.a_bytes + layout.b_bytes)));
   if (!config.is_wide()) config.stages -= config.stages % config.consumers;
   return config;
@@ -164,7 +183,7 @@ using namespace stretto::device;
 constexpr FewRowsConfig kConfig{{.columns = {}, .rows = {}, .stages = {}, .consumers = {},
                                 .splits = {}, .row_blocks = {}, .column_blocks = {},
                                 .blocks_per_sm = {}, .bf16 = {}, .follower = Follower::{},
-                                .bias = {}}};
+                                .bias = {}, .senders = {}}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, kConfig.blocks_per_sm)
 stretto_few_rows(const __grid_constant__ FewRowsParams params) {{
   few_rows_sm90<kConfig>(params);
@@ -172,7 +191,7 @@ stretto_few_rows(const __grid_constant__ FewRowsParams params) {{
 )",
                      config.columns, config.rows, config.stages, config.consumers, config.splits,
                      config.row_blocks, config.column_blocks, config.blocks_per_sm, config.bf16,
-                     name_of(config.follower), config.bias);
+                     name_of(config.follower), config.bias, config.senders);
 }
 
 device::RowTargets row_targets(const Matrix& c) {
@@ -187,6 +206,7 @@ device::RowTargets row_targets(const Matrix& c) {
 FewRowsKernel::FewRowsKernel(const Device& device, const Compiler& compiler,
                              const FewRowsConfig& config)
     : config_(config),
+      num_sms_(device.num_sms()),
       kernel_(compiler.compile(few_rows_source(config), device.arch()).cubin, "stretto_few_rows",
               device::layout_of(config).shared_bytes) {}
 
@@ -210,9 +230,16 @@ void FewRowsKernel::launch(const Stream& stream, const FewRowsOperands& of,
   const int64_t groups = ceil_div(tokens.rows, int64_t{config_.rows} * config_.row_blocks);
   params.row_groups = static_cast<uint32_t>(groups);
   const int64_t columns = int64_t{stored} * config_.column_blocks;
-  const int64_t clusters = groups * ceil_div(weights.rows, columns);
-  kernel_.launch(stream, static_cast<int>(clusters * config_.cluster()),
-                 device::layout_of(config_).threads, config_.cluster(), &params, overlap);
+  params.column_groups = static_cast<uint32_t>(ceil_div(weights.rows, columns));
+  int64_t blocks = groups * params.column_groups * config_.cluster();
+  if (config_.sends_beside()) {
+    blocks = std::min<int64_t>(blocks, num_sms_);
+    params.by_rows = targets.part_rows != 0 ? 1 : 0;
+    const int64_t next = int64_t{targets.part_rows} * (rank + 1);  // the next rank's first row
+    params.first_group = static_cast<uint32_t>(next < tokens.rows ? next / config_.rows : 0);
+  }
+  kernel_.launch(stream, static_cast<int>(blocks), device::layout_of(config_).threads,
+                 config_.cluster(), &params, overlap);
 }
 
 }  // namespace stretto::cuda

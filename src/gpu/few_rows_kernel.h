@@ -24,6 +24,7 @@ struct FewRowsShape {
   DType dtype = DType::bf16;
   device::Follower follower = device::Follower::none;
   bool has_bias = false;
+  double sent = 0;  // how often it goes to other ranks, whose collective takes it
 };
 
 // What it multiplies; of a gate also `beside`, the weights of the factor. Rows of bias, where there
@@ -62,6 +63,7 @@ class FewRowsKernel {
 
  private:
   device::FewRowsConfig config_;
+  int num_sms_;
   Kernel kernel_;
 };
 

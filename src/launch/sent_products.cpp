@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/sent_terms.h"
 #include "stretto/schedule.h"
 
 namespace stretto::cuda {
@@ -81,6 +82,7 @@ FewRowsShape few_rows_shape(const Plan& plan, const Product& one) {
   FewRowsShape shape{one.c.rows(), one.c.cols(), one.a.cols(), plan.buffers[one.a.buffer].dtype};
   shape.has_bias = one.bias[0] || one.bias[1];
   if (one.activation) shape.follower = follower_of(*one.activation);
+  shape.sent = times_sent(plan)[one.c.buffer];
   return shape;
 }
 

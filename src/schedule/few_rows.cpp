@@ -7,6 +7,13 @@
 #include "stretto/device/few_rows_task.h"
 
 namespace stretto {
+namespace {
+
+// Between two ranks links have the same bytes in one hop and in two; what is sent beside a product
+// may be more than what a collective alone sends so.
+constexpr int64_t kMostOfTwo = 16 << 20;
+
+}  // namespace
 
 std::string why_no_few_rows(const Segment& op) {
   if (!problems(op).empty()) return "";  // said elsewhere
@@ -17,8 +24,9 @@ std::string why_no_few_rows(const Segment& op) {
     return "a weight that every rank has whole: take gemm=library";
   }
   if (op.dtype == DType::fp32) return "fp32; it multiplies bf16 and fp16: take gemm=library";
-  if (op.m > device::kMostFewRows) {
-    return fmt::format("{} rows, at most {}: take gemm=library", op.m, device::kMostFewRows);
+  const int64_t most_rows = times_sent(op) > 0 ? device::kMostSentRows : device::kMostFewRows;
+  if (op.m > most_rows) {
+    return fmt::format("{} rows, at most {}: take gemm=library", op.m, most_rows);
   }
   if (op.weights != 1 && op.m > kRowsThatStream) {
     return fmt::format("{} rows of two weights, at most {}: take gemm=library", op.m,
@@ -31,7 +39,7 @@ std::string why_no_few_rows(const Segment& op) {
   }
   // Owners of parts of a sum would send it on: theirs is no kernel that only receives.
   const int64_t out = op.m * op.n * num_bytes(op.dtype) * (op.ranks - 1);
-  const int64_t most = most_of_one_shot(op.ranks, /*normed=*/false);
+  const int64_t most = op.ranks == 2 ? kMostOfTwo : most_of_one_shot(op.ranks, /*normed=*/false);
   if (op.kind.out == Edge::all_reduce && out > most) {
     return fmt::format(
         "an all-reduce in two hops: {} bytes go out of a rank, in one hop at most {}: take "
@@ -39,6 +47,11 @@ std::string why_no_few_rows(const Segment& op) {
         out, most);
   }
   return "";
+}
+
+double times_sent(const Segment& op) {
+  if (op.kind.out == Edge::reduce_scatter) return times_sent(op.ranks, /*to_owners=*/true);
+  return op.kind.out == Edge::all_reduce ? times_sent(op.ranks, /*to_owners=*/false) : 0;
 }
 
 }  // namespace stretto

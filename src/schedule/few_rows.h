@@ -12,4 +12,7 @@ namespace stretto {
 // would be right.
 std::string why_no_few_rows(const Segment& op);
 
+// How often the terms of its sum go to other ranks; 0 where it ends with none.
+double times_sent(const Segment& op);
+
 }  // namespace stretto

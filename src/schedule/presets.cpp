@@ -79,18 +79,21 @@ Schedule make_low_latency(const Segment& op, const Machine& machine) {
   return schedule;
 }
 
-// Whether the kernel of few rows has all of its tiles at once. Of more than one round the next one
-// begins when the first has sent: cuBLAS was up to 1.6 times as fast (docs/notes/few-rows.md).
-bool is_one_round(const Segment& op, const Machine& machine) {
-  return op.local_m() <= kRowsThatStream ||
-         few_rows_tile(op.local_m(), op.local_n(), op.local_k(), machine.sms).rounds == 1;
+// Whether the kernel of few rows has all of its tiles at once, or sends one beside the next. Of
+// more than one round the next one begins otherwise when the first has sent: cuBLAS was up to 1.6
+// times as fast (docs/notes/few-rows.md).
+bool sends_in_time(const Segment& op, const Machine& machine) {
+  if (op.local_m() <= kRowsThatStream) return true;
+  const FewRowsTile tile =
+      few_rows_tile(op.local_m(), op.local_n(), op.local_k(), times_sent(op), machine.sms);
+  return tile.rounds == 1 || tile.sends_beside;
 }
 
 // What its kernel does not multiply, or not in a round, cuBLAS multiplies.
 Schedule make_few_rows(const Segment& op, const Machine& machine) {
   Schedule schedule = make_low_latency(op, machine);
   const bool collects = schedule.collectives == CollectivesBy::low_latency;
-  if (collects && why_no_few_rows(op).empty() && is_one_round(op, machine)) {
+  if (collects && why_no_few_rows(op).empty() && sends_in_time(op, machine)) {
     schedule.gemm = GemmBy::few_rows;
   }
   return schedule;
@@ -236,8 +239,8 @@ constexpr Preset kPresets[] = {
      make_low_latency},
     {"few-rows",
      "fused GEMM and all-reduce kernels of few rows: SC'24's GEMV and all-reduce, "
-     "Triton-distributed's GEMM and all-reduce. Up to 128 rows, and up to 512 whose tiles are "
-     "there at once; elsewhere it is low-latency",
+     "Triton-distributed's GEMM and all-reduce. Up to 512 rows, of sums 2048, whose tiles are "
+     "there at once or sent one beside the next; elsewhere it is low-latency",
      "arXiv 2305.06942; ByteDance-Seed/Triton-distributed",
      "low-latency, and the product's blocks send to a kernel that only receives", make_few_rows},
     {"two-chunk", "the two-chunk split that frameworks offer; FlashOverlap's baseline",

@@ -150,8 +150,10 @@ class Costs {
   double few_rows_us(const Instr& gemm, int columns, double read_us, double multiply_us) const;
   // In how many waves the collective's terms are sent by the kernel that multiplies them; 0: they
   // are not.
-  int sent_in_waves(const Instr& collective) const {
-    return collective.num_reads == 0 ? 0 : sent_in_waves_[plan_.reads(collective)[0].buffer];
+  // The share of its terms that links carry behind the product; none where a product sends none.
+  std::optional<double> left_behind(const Instr& collective) const {
+    if (collective.num_reads == 0) return std::nullopt;
+    return left_behind_[plan_.reads(collective)[0].buffer];
   }
   void find_next_kernels();
 
@@ -176,7 +178,9 @@ class Costs {
   OfTasks<double> slowed_by_reads_;    // of gemms that read much: how many times as long they take
   OfTasks<double> library_us_;         // of gemms that a library multiplies
   OfTasks<int> partition_blocks_;      // of partitions that kernels of their own make
-  std::vector<int> sent_in_waves_;     // by buffer that the kernel of few rows would write
+  // By buffer that the kernel of few rows would write.
+  std::vector<std::optional<double>> left_behind_;
+  std::vector<double> times_sent_;
   // By buffer, of plans whose collectives' data is its own signal.
   std::vector<bool> gathered_, by_library_;
   std::vector<double> inputs_us_;    // by rank: a tile's share of reading all distinct inputs once

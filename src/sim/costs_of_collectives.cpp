@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "op/few_rows_tiles.h"
 #include "plan/chosen_operands.h"
 #include "sim/calibration.h"
 #include "sim/costs.h"
@@ -27,7 +28,7 @@ NcclStart nccl_start(int ranks) {
 }  // namespace
 
 double Costs::collective_launch_us(const Instr& instr, const Plan::Joined& joined) const {
-  if (sent_in_waves(instr) > 0) return machine_.signal_us + kReceiveUs;
+  if (left_behind(instr)) return machine_.signal_us + kReceiveUs;
   if (!plan_.low_latency_collectives) {
     return nccl_start(joined.count).few_bytes * machine_.nccl_launch_us;
   }
@@ -97,11 +98,17 @@ double Costs::collective_us(const Instr& instr, const Plan::Joined& joined) cons
       break;
   }
   if (bytes <= 0) return 0;
-  // All in one hop; behind the product there are those of its last wave.
-  if (const int waves = sent_in_waves(instr); waves > 0) {
+  // All in one hop; who receives reads and poisons the slots of all ranks, and writes sums. Of few
+  // rows it does so while the product still waits for weights.
+  if (const std::optional<double> behind = left_behind(instr)) {
     const bool to_owners = form_of(instr.collective).groups_reads;
     const double out = to_owners ? bytes : read * (joined.count - 1);
-    return std::max(0.0, move_us(out / waves, machine_.link_gb_per_s) - kFewRowsSendUs);
+    const double part = to_owners ? read / joined.count : read;
+    const bool streams = plan_.buffers[plan_.reads(instr)[0].buffer].rows <= kRowsThatStream;
+    const double received_us =
+        (streams ? *behind : 1) * move_us((2.0 * joined.count + 1) * part, machine_.hbm_gb_per_s);
+    const double us = std::max(move_us(out * *behind, machine_.link_gb_per_s), received_us);
+    return std::max(0.0, us - kFewRowsSendUs);
   }
   if (plan_.low_latency_collectives) {
     const double two_hops = move_us(bytes, machine_.link_gb_per_s) + machine_.signal_us;

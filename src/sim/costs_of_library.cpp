@@ -9,6 +9,7 @@
 #include "op/expert_tiles.h"
 #include "op/few_rows_tiles.h"
 #include "plan/placed.h"
+#include "plan/sent_terms.h"
 #include "plan/tile_task.h"
 #include "sim/calibration.h"
 #include "sim/costs.h"
@@ -161,18 +162,21 @@ void Costs::find_next_kernels() {
   }
 }
 
-// Of the products that the kernel of few rows multiplies: in how many waves; of collectives whose
-// data is its own signal: what is gathered, and what cuBLAS has multiplied.
+// Of the products that the kernel of few rows multiplies: what is sent behind them, that of the
+// last wave where they wait for weights; of collectives whose data is its own signal: what is
+// gathered, and what cuBLAS has multiplied.
 void Costs::find_sent() {
-  sent_in_waves_.assign(plan_.buffers.size(), 0);
+  left_behind_.assign(plan_.buffers.size(), std::nullopt);
   gathered_.assign(plan_.buffers.size(), false);
   by_library_.assign(plan_.buffers.size(), false);
   if (!plan_.low_latency_collectives) return;
+  times_sent_ = times_sent(plan_);
   const int at_once = machine_.sms * kFewRowsBlocks * kFewRowsColumns;
-  const auto waves_of = [&](const Region& a, int columns) {
-    const int64_t rows = plan_.buffers[a.buffer].rows;
-    if (rows <= kRowsThatStream) return (columns + at_once - 1) / at_once;
-    return few_rows_tile(rows, columns, a.cols(), machine_.sms).rounds;
+  const auto behind = [&](const Region& a, uint16_t to) {
+    const int64_t rows = plan_.buffers[a.buffer].rows, columns = plan_.buffers[to].cols;
+    if (rows <= kRowsThatStream)
+      return 1.0 / static_cast<double>(ceil_div(columns, int64_t{at_once}));
+    return few_rows_tile(rows, columns, a.cols(), times_sent_[to], machine_.sms).behind;
   };
   for (const Lane& lane : plan_.lanes) {
     size_t boundaries = 0;
@@ -184,9 +188,8 @@ void Costs::find_sent() {
       if (!gathers && !multiplies) continue;
       const bool is_few_rows = multiplies && plan_.few_rows_at(boundaries);
       for (const Region& to : plan_.writes(instr)) {
-        const int columns = plan_.buffers[to.buffer].cols;
         if (gathers) gathered_[to.buffer] = true;
-        if (is_few_rows) sent_in_waves_[to.buffer] = waves_of(plan_.reads(instr)[0], columns);
+        if (is_few_rows) left_behind_[to.buffer] = behind(plan_.reads(instr)[0], to.buffer);
         if (multiplies && !is_few_rows) by_library_[to.buffer] = true;
       }
     }
@@ -196,12 +199,14 @@ void Costs::find_sent() {
 double Costs::few_rows_us(const Instr& gemm, int columns, double read_us,
                           double multiply_us) const {
   const Region& from = plan_.reads(gemm)[0];
+  const auto to = plan_.writes(gemm)[0].buffer;
   const int64_t rows = plan_.buffers[from.buffer].rows;
   const bool streams = rows <= kRowsThatStream;
   if (streams) {
     read_us = weights_us(rows, columns, from.cols(), machine_);
   } else {
-    const double cycles = few_rows_tile(rows, columns, from.cols(), machine_.sms).cycles;
+    const double cycles =
+        few_rows_tile(rows, columns, from.cols(), times_sent_[to], machine_.sms).cycles;
     const double cycles_us =
         kFewRowsClock * machine_.gemm_tflops * 1e6 / (kFlopOfCycle * machine_.sms);
     // Neither hides all of the other where both take about as long (18 shapes of one H200).

@@ -132,6 +132,10 @@ std::vector<PlanCase> cases() {
       add(kind, "m=402 n=3584 k=2048", "fp16", "few-rows");
       add(kind, "m=213 n=5440 k=576", "bf16", "few-rows");
       add(kind, "m=512 n=7168 k=512", "bf16", "few-rows");
+      // Of sums, one tile beside the next: parts of rows that end within a tile, short last ones.
+      add(kind, "m=813 n=5120 k=1024", "bf16", "few-rows");
+      add(kind, "m=1937 n=3072 k=320", "fp16", "few-rows");
+      add(kind, "m=510 n=5440 k=1088", "bf16", "few-rows");
     }
     for (const char* kind : kOperators) {
       // Few tiles with a long K; ragged tiles and ranges; every mover and kind of signal.

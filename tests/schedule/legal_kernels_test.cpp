@@ -162,7 +162,9 @@ TEST(Legal, FewRowsAreSentToLowLatencySumsInOneHop) {
     change(other);
     return only_reason("", other);
   };
-  EXPECT_EQ(of([](Segment& s) { s.m = 520; }),
+  EXPECT_EQ(of([](Segment& s) { s.m = 2056; }),
+            "gemm=few-rows with 2056 rows, at most 2048: take gemm=library");
+  EXPECT_EQ(of([](Segment& s) { s.kind = kAgGemm, s.m = 520; }),
             "gemm=few-rows with 520 rows, at most 512: take gemm=library");
   EXPECT_THAT(reasons("few-rows", {kAgGemm, 64, 1024, 4096, 8, DType::bf16}), IsEmpty());
   EXPECT_THAT(reasons("few-rows", {kColGemm, 64, 1024, 4096, 8, DType::bf16}), IsEmpty());

@@ -65,11 +65,16 @@ TEST(Presets, FewRowsAreOfDenseProducts) {
     return made.gemm;
   };
   EXPECT_EQ(gemm(gemm_rs(), 512), GemmBy::few_rows);
-  EXPECT_EQ(gemm(gemm_rs(), 513), GemmBy::library);
+  EXPECT_EQ(gemm(gemm_rs(), 2048), GemmBy::few_rows);
+  EXPECT_EQ(gemm(gemm_rs(), 2049), GemmBy::library);
+  EXPECT_EQ(gemm(ag_gemm(), 513), GemmBy::library);
   Segment wide = gemm_rs();
   wide.n = 12288;
-  EXPECT_EQ(gemm(wide, 333), GemmBy::library);  // two rounds of tiles
+  EXPECT_EQ(gemm(wide, 333), GemmBy::few_rows);  // two rounds of tiles, sent beside the next
   EXPECT_EQ(gemm(wide, 128), GemmBy::few_rows);
+  wide = ag_gemm();
+  wide.n = 12288 * wide.ranks;
+  EXPECT_EQ(gemm(wide, 333), GemmBy::library);  // which are sent to nobody
   EXPECT_EQ(gemm(gemm_ar(4), 100), GemmBy::few_rows);
   EXPECT_EQ(gemm(gemm_rs(1), 64), GemmBy::few_rows);
   EXPECT_EQ(gemm(ag_gemm(), 64), GemmBy::few_rows);

@@ -142,5 +142,24 @@ TEST(FewRows, BytesOfAllButTheLastWaveAreSentMeanwhile) {
   EXPECT_NEAR(scattered, one / 2, 1e-9);
 }
 
+// More rows: one tile goes beside the next, and owners' rows ahead of own ones.
+TEST(FewRows, TilesGoBesideTheNext) {
+  const Machine machine = default_machine(2);
+  const auto behind = [&](const char* op) {
+    const Plan plan = plan_of(op, "few-rows");
+    EXPECT_TRUE(plan.any_few_rows()) << op;
+    return behind_us(plan, machine) - machine.signal_us - sim::kReceiveUs + sim::kFewRowsSendUs;
+  };
+  const char* const ar = "gemm-ar m=512 n=8192 k=8192 ranks=2 dtype=bf16";
+  const double all_us = sim::move_us(512 * 8192 * 2, machine.link_gb_per_s);
+  const double half = behind(ar) / all_us;
+  EXPECT_NEAR(half, 0.5, 0.05);
+  // What is left is what its receiver reads, poisons and writes.
+  const double received_us = sim::move_us(2.5 * 813 * 5120 * 2, machine.hbm_gb_per_s);
+  EXPECT_NEAR(behind("gemm-rs m=813 n=5120 k=8960 ranks=2 dtype=bf16"), received_us, 0.1);
+  const double cublas_us = simulated_us(ar, "low-latency");
+  EXPECT_LT(simulated_us(ar, "few-rows"), cublas_us - 8);
+}
+
 }  // namespace
 }  // namespace stretto

@@ -21,20 +21,20 @@ struct FewRowsOperand {
   uint16 block_mask;
 };
 
-// One operand's boxes, by a thread. It waits for what is ahead on the stream, as all threads do;
-// `early` of its blocks it asks for before.
+// One operand's boxes of a tile, by a thread. Ahead of its first tile it waits for what is ahead on
+// the stream, as all threads do; `early` of its blocks it asks for before.
 template <FewRowsConfig kConfig>
 STRETTO_DEVICE void few_rows_load(const FewRowsShared<kConfig>& shared, const FewRowsPart& part,
-                                  const FewRowsOperand& of, uint32 early) {
+                                  const FewRowsOperand& of, bool is_first, uint32 early,
+                                  RingPosition& ring) {
   const uint32 piece_bytes = of.loaded_bytes / of.pieces;
   const uint32 stages = of.stages + of.piece * piece_bytes;
   const auto row = static_cast<int32>(of.row + of.piece * (piece_bytes / (kTileK * 2)));
   const uint32 blocks = part.end_k - part.first_k;
   const uint32 before = early < blocks ? early : blocks;
-  RingPosition ring{};
 #pragma unroll 1
   for (uint32 i = 0; i < blocks; ++i) {
-    if (i == before) wait_for_stream();
+    if (is_first && i == before) wait_for_stream();
     const uint32 full = shared.full + ring.slot * 8;
     barrier_wait(of.empty + ring.slot * 8, ring.parity ^ 1);
     barrier_arrive_expect(full, of.loaded_bytes);
@@ -47,7 +47,7 @@ STRETTO_DEVICE void few_rows_load(const FewRowsShared<kConfig>& shared, const Fe
     }
     ring.template advance<kConfig.stages>();
   }
-  if (before == blocks) wait_for_stream();
+  if (is_first && before == blocks) wait_for_stream();
 }
 
 // Lets those who load for this block fill a stage again: a warp says so to each, a lane to one.

@@ -10,16 +10,16 @@ namespace stretto::device {
 #ifdef STRETTO_DEVICE
 
 // A consumer's stages: of two every second one of the block's, or all, of its half of the columns.
-// Sums are zero where it has none.
+// Sums are zero where it has none. Where tiles follow `ring` is at the next one's first then.
 template <FewRowsConfig kConfig>
 STRETTO_DEVICE void few_rows_multiply(const FewRowsShared<kConfig>& shared, uint32 consumer,
-                                      const FewRowsPart& part, float (&sums)[kConfig.rows / 2]) {
+                                      const FewRowsPart& part, RingPosition& ring,
+                                      float (&sums)[kConfig.rows / 2]) {
   constexpr FewRowsLayout kLayout = layout_of(kConfig);
   constexpr uint32 kTurns = kConfig.is_wide() ? 1 : kConfig.consumers;
   const uint32 turn = kConfig.is_wide() ? 0 : consumer;
   const uint32 half = kConfig.is_wide() ? consumer * (kConfig.columns / 2) * kTileK * 2 : 0;
   const uint64 a_base = wgmma_descriptor(shared.a + half), b_base = wgmma_descriptor(shared.b);
-  RingPosition ring{};
   const auto multiply_stage = [&](bool first) {
     barrier_wait(shared.full + ring.slot * 8, ring.parity);
     const uint64 a = a_base + ring.slot * (kLayout.a_bytes >> 4);
@@ -52,6 +52,10 @@ STRETTO_DEVICE void few_rows_multiply(const FewRowsShared<kConfig>& shared, uint
     few_rows_release<kConfig>(shared, part, previous);
   }
   wgmma_wait<0>();
+  if constexpr (kConfig.sends_beside()) {
+    few_rows_release<kConfig>(shared, part, ring.slot);
+    ring.template advance<kConfig.stages>();
+  }
   // Keeps the compiler from reading sums ahead of the wait, which it does not see as their writer.
 #pragma unroll
   for (float& sum : sums) asm volatile("" : "+f"(sum)::"memory");

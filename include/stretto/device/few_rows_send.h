@@ -8,11 +8,12 @@ namespace stretto::device {
 
 #ifdef STRETTO_DEVICE
 
-// The blocks with ranges of K of a tile share out its vectors; a thread has kAtOnce under way.
-template <FewRowsConfig kConfig>
+// The blocks with ranges of K of a tile share out its vectors; each of kThreads that send has
+// kAtOnce under way.
+template <FewRowsConfig kConfig, uint32 kThreads>
 STRETTO_DEVICE void few_rows_send(const FewRowsParams& params, const FewRowsShared<kConfig>& shared,
-                                  const FewRowsPart& part) {
-  constexpr uint32 kAcross = kConfig.stored_columns() / 8, kThreads = layout_of(kConfig).threads;
+                                  const FewRowsPart& part, uint32 thread) {
+  constexpr uint32 kAcross = kConfig.stored_columns() / 8;
   constexpr uint32 kStep = kThreads * kConfig.splits, kAll = kConfig.rows * kAcross;
   constexpr uint32 kAtOnce = 4;
   const RowTargets& targets = params.targets;
@@ -24,7 +25,7 @@ STRETTO_DEVICE void few_rows_send(const FewRowsParams& params, const FewRowsShar
     return v < kAll && row_of(v) < params.rows && column_of(v) < params.columns;
   };
 #pragma unroll 1
-  for (uint32 first = threadIdx.x + part.range * kThreads; first < kAll; first += kAtOnce * kStep) {
+  for (uint32 first = thread + part.range * kThreads; first < kAll; first += kAtOnce * kStep) {
     Vec16 values[kAtOnce];
 #pragma unroll
     for (uint32 i = 0; i < kAtOnce; ++i) {
@@ -58,6 +59,60 @@ STRETTO_DEVICE void few_rows_send(const FewRowsParams& params, const FewRowsShar
         }
       }
     }
+  }
+}
+
+// A tile's vectors by kThreads, of which each has a place in every kRowsBeside-th row, kAtOnce
+// under way: what senders do while others multiply, so places are found by sums.
+template <FewRowsConfig kConfig, uint32 kThreads, uint32 kAtOnce>
+STRETTO_DEVICE void few_rows_send_rounded(const FewRowsParams& params,
+                                          const FewRowsShared<kConfig>& shared,
+                                          const FewRowsPart& part, uint32 thread) {
+  constexpr uint32 kAcross = kConfig.columns / 8, kRowsBeside = kThreads / kAcross;
+  static_assert(kThreads % kAcross == 0 && kConfig.columns == 2 * kFewRowsColumns);
+  const RowTargets& targets = params.targets;
+  const uint32 column = part.column + thread % kAcross * 8;
+  if (column >= params.columns) return;
+  const uint64 buffer = targets.state != nullptr ? *targets.state % 2 * targets.parity_bytes : 0;
+  const uint64 step = static_cast<uint64>(targets.row_vectors) * kRowsBeside * 16;
+  const uint32 left = params.rows - part.row, end = left < kConfig.rows ? left : kConfig.rows;
+  uint32 row = thread / kAcross;
+  uint64 to =
+      buffer + (static_cast<uint64>(part.row + row) * targets.row_vectors + column / 8) * 16;
+  uint32 from = shared.element(0, row, thread % kAcross * 8);
+  const uint64 part_bytes = static_cast<uint64>(targets.part_rows) * targets.row_vectors * 16;
+#pragma unroll 1
+  for (; row < end; row += kAtOnce * kRowsBeside) {
+    Vec16 values[kAtOnce];
+#pragma unroll
+    for (uint32 i = 0; i < kAtOnce; ++i) {
+      if (row + i * kRowsBeside < end) {
+        values[i] = load_shared_vector(from + i * kRowsBeside * shared.kLayout.row_bytes);
+      }
+    }
+    const auto send = [&](uint32 i, uint64 address) {
+      store_strong(reinterpret_cast<Vec16*>(address), values[i], Scope::kSystem);
+    };
+    if (targets.part_rows != 0) {
+#pragma unroll
+      for (uint32 i = 0; i < kAtOnce; ++i) {
+        if (row + i * kRowsBeside >= end) continue;
+        const uint32 owner = (part.row + row + i * kRowsBeside) / targets.part_rows;
+        send(i, targets.slots[owner] + to + i * step - owner * part_bytes);
+      }
+    } else {
+#pragma unroll 1
+      for (int32 k = 1; k <= params.ranks; ++k) {
+        const int32 rank = params.rank + k;
+        const uint64 there = targets.slots[rank < params.ranks ? rank : rank - params.ranks] + to;
+#pragma unroll
+        for (uint32 i = 0; i < kAtOnce; ++i) {
+          if (row + i * kRowsBeside < end) send(i, there + i * step);
+        }
+      }
+    }
+    from += kAtOnce * kRowsBeside * shared.kLayout.row_bytes;
+    to += kAtOnce * step;
   }
 }
 

@@ -17,6 +17,9 @@
 // stored of G and U is silu(G) * U. Sums of both, and others that something follows, are rounded
 // behind it.
 //
+// Of more tiles than SMs each block has several, and where others take what it stores, warps that
+// do nothing else send a tile while the next one is multiplied.
+//
 // A finished vector of 16 bytes goes into the slots of a collective whose data says itself that it
 // has come (lang/kernels/slots.h), at each rank that takes it, this one too. So no kernel has to
 // read what was multiplied and send it, and whoever adds up need not wait for this kernel's end.
@@ -55,6 +58,7 @@ struct FewRowsConfig {
   bool bf16 = true;         // else fp16
   Follower follower = Follower::none;  // what follows sums, behind a row of bias
   bool bias = false;
+  int32 senders = 0;  // warps that send a tile beside the next; 0: all send a block's one
 
   constexpr bool operator==(const FewRowsConfig&) const = default;
   STRETTO_HOST_DEVICE bool is_wide() const { return columns > 64; }
@@ -63,11 +67,14 @@ struct FewRowsConfig {
   STRETTO_HOST_DEVICE bool follows() const { return follower != Follower::none || bias; }
   STRETTO_HOST_DEVICE int32 stored_columns() const { return is_gated() ? columns / 2 : columns; }
   STRETTO_HOST_DEVICE bool shares() const { return row_blocks * column_blocks > 1; }
+  STRETTO_HOST_DEVICE bool sends_beside() const { return senders > 0; }
 };
 
 inline constexpr int32 kFewRowsUnit = 16;  // rows of a tile are a multiple of it
 inline constexpr int32 kMostRowsOfTile = 256;
 inline constexpr int32 kMostFewRows = 512;    // of a product
+inline constexpr int32 kMostSentRows = 2048;  // of one that is sent, a tile beside the next
+inline constexpr int32 kSenders = 2;
 inline constexpr int32 kFewRowsColumns = 64;  // that a consumer multiplies, whatever a tile has
 inline constexpr int32 kMostSplits = 4;
 inline constexpr int32 kMostSharing = 8;  // blocks of a cluster
@@ -75,18 +82,22 @@ inline constexpr int32 kMostSharing = 8;  // blocks of a cluster
 struct FewRowsLayout {
   int32 threads;
   int32 a_bytes, b_bytes;  // of a stage: weights, tokens
-  // Where stages were. A consumer's sums as floats, which others add to theirs, or which something
-  // follows; or, of other tiles, one array of rounded rows, in which a half has as many columns as
-  // wgmma multiplies. Rows are so far apart that lanes which store together share no bank.
+  // Where stages were, or behind them where tiles follow. A consumer's sums as floats, which others
+  // add to theirs, or which something follows; or, of other tiles, one array of rounded rows, in
+  // which a half has as many columns as wgmma multiplies. Rows are so far apart that lanes which
+  // store together share no bank.
   bool is_rounded;
   int32 row_bytes;
   int32 sum_bytes;  // of a consumer
+  int32 kept;       // where they begin
+  int32 barriers;   // where they begin
   int32 shared_bytes;
 };
 
 STRETTO_HOST_DEVICE FewRowsLayout layout_of(const FewRowsConfig& config) {
   FewRowsLayout layout{};
-  layout.threads = config.consumers * kWarpgroup + (config.is_gated() ? 96 : 64);
+  layout.threads =
+      config.consumers * kWarpgroup + (config.is_gated() ? 96 : 64) + config.senders * 32;
   const int32 behind = config.is_wide() ? config.columns / 2 : 0;  // the second half begins there
   layout.a_bytes = (behind + kFewRowsColumns) * kTileK * 2;
   layout.b_bytes = config.rows * kTileK * 2;
@@ -97,7 +108,10 @@ STRETTO_HOST_DEVICE FewRowsLayout layout_of(const FewRowsConfig& config) {
   layout.sum_bytes = config.rows * layout.row_bytes;
   const int32 stages = config.stages * (layout.a_bytes + layout.b_bytes);
   const int32 sums = (layout.is_rounded ? 1 : config.consumers) * layout.sum_bytes;
-  layout.shared_bytes = 1024 + (stages > sums ? stages : sums) + config.stages * 24;
+  layout.kept = config.sends_beside() ? stages : 0;
+  const int32 all = stages > layout.kept + sums ? stages : layout.kept + sums;
+  layout.barriers = all;
+  layout.shared_bytes = 1024 + all + config.stages * 24 + 16;
   return layout;
 }
 
@@ -109,7 +123,11 @@ struct FewRowsParams {
   uint32 rows, columns;  // of what is stored
   uint32 num_k;          // blocks of kTileK
   uint32 row_groups;     // of row_blocks * rows each
-  int32 rank, ranks;     // of targets
+  uint32 column_groups;  // of column_blocks * columns each
+  // Which tiles are first. All rows of some columns; or, where owners take their rows, all columns
+  // of some rows, the next rank's first and own ones last.
+  uint32 by_rows, first_group;
+  int32 rank, ranks;  // of targets
   // The kernel ahead on the stream does not write weights: they may come before it has ended.
   uint32 weights_early;
 };
