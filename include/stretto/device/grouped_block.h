@@ -44,15 +44,6 @@ struct GroupedShared {
     return chunks + chunk_index(chunk_ring, slot) * kLayout.chunk_bytes;
   }
 
-  // Of the block's last tile, where stages were.
-  STRETTO_DEVICE uint32 last_chunk(uint32 chunk_ring, uint32 number) const {
-    constexpr uint32 kChunks =
-        (kConfig.rows + kTokenChunkRows - 1) / kTokenChunkRows * kLayout.chunks_across;
-    static_assert(kLayout.chunk_rings * kChunks * kLayout.chunk_bytes <=
-                  kConfig.stages * (kLayout.a_bytes + kLayout.b_bytes));
-    return a + (chunk_ring * kChunks + number) * kLayout.chunk_bytes;
-  }
-
   // What the other warps know of the block's tile number i. The load warp writes it ahead of the
   // tile's first stage, with which it becomes visible.
   STRETTO_DEVICE uint32 note(uint32 i) const { return notes + i % kTileNotes * 16; }

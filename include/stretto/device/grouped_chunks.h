@@ -55,46 +55,10 @@ struct TokenChunks {
 
   template <int32 kChunk>
   STRETTO_DEVICE void write(const uint32 (&packed)[kCount]) {
-    barrier_wait(shared.chunk_empty + slot() * 8, ring.parity ^ 1);
-    write_to<kChunk>(packed, shared.chunks + slot() * kLayout.chunk_bytes);
-    fence_proxy_async_shared();
-    __syncwarp();
-    if (lane == 0) barrier_arrive(shared.chunk_full + slot() * 8);
-    ring.template advance<kTokenChunkSlots>();
-  }
-
-  // The chunk of that number, kFirst or a later one.
-  template <int32 kFirst>
-  STRETTO_DEVICE void write_number(const uint32 (&packed)[kCount], uint32 number) {
-    if constexpr (kFirst < kMostChunks) {
-      if (number == kFirst) {
-        write<kFirst>(packed);
-      } else {
-        write_number<kFirst + 1>(packed, number);
-      }
-    }
-  }
-
-  // The block's last tile leaves at once, from where its stages were: behind it nothing is loaded.
-  // All of it is full with the next slot, into which nothing is written.
-  STRETTO_DEVICE void write_last(const uint32 (&packed)[kCount], uint32 count) const {
-    barrier_wait(shared.chunk_empty + slot() * 8, ring.parity ^ 1);
-    // Other consumers may still read from them.
-    group_barrier(kConsumersBarrier, kLayout.consumers * kWarpgroup);
-    write_last_from<0>(packed, count);
-    fence_proxy_async_shared();
-    __syncwarp();
-    if (lane == 0) barrier_arrive(shared.chunk_full + slot() * 8);
-  }
-
- private:
-  // Of all consumers; number 0 is the whole block's.
-  static constexpr uint32 kConsumersBarrier = 1;
-
-  template <int32 kChunk>
-  STRETTO_DEVICE void write_to(const uint32 (&packed)[kCount], uint32 chunk) const {
     constexpr int32 kFirst = kChunk / kLayout.chunks_across * (kTokenChunkRows / 8);
     constexpr int32 kAcross = kChunk % kLayout.chunks_across;
+    barrier_wait(shared.chunk_empty + slot() * 8, ring.parity ^ 1);
+    const uint32 chunk = shared.chunks + slot() * kLayout.chunk_bytes;
     const uint32 which = lane / 8;  // of the four matrices, the one whose rows this lane names
     // Of a chunk that ends behind the last group, what is left over repeats it.
     const auto word = [&](int32 group, int32 mma, int32 half) {
@@ -122,14 +86,30 @@ struct TokenChunks {
         }
       }
     }
+    fence_proxy_async_shared();
+    __syncwarp();
+    if (lane == 0) barrier_arrive(shared.chunk_full + slot() * 8);
+    ring.template advance<kTokenChunkSlots>();
   }
-  template <int32 kChunk>
-  STRETTO_DEVICE void write_last_from(const uint32 (&packed)[kCount], uint32 count) const {
-    if constexpr (kChunk < kMostChunks) {
-      if (kChunk < count) {
-        write_to<kChunk>(packed,
-                         shared.last_chunk(kLayout.chunk_rings == 1 ? 0 : consumer, kChunk));
-        write_last_from<kChunk + 1>(packed, count);
+
+  // All up to `count`.
+  template <int32 kFirst>
+  STRETTO_DEVICE void write_first(const uint32 (&packed)[kCount], uint32 count) {
+    if constexpr (kFirst < kMostChunks) {
+      if (kFirst < count) {
+        write<kFirst>(packed);
+        write_first<kFirst + 1>(packed, count);
+      }
+    }
+  }
+  // The chunk of that number, kFirst or a later one.
+  template <int32 kFirst>
+  STRETTO_DEVICE void write_number(const uint32 (&packed)[kCount], uint32 number) {
+    if constexpr (kFirst < kMostChunks) {
+      if (number == kFirst) {
+        write<kFirst>(packed);
+      } else {
+        write_number<kFirst + 1>(packed, number);
       }
     }
   }

@@ -48,7 +48,7 @@ class GroupedConsumer {
       barrier_wait(shared_.full + ring_.slot * 8, ring_.parity);
       more = !shared_.is_last(i);
       multiply<1>(shared_.units_of(i), i);
-      if (!more) chunks_.write_last(packed_, end_);
+      if (!more) chunks_.template write_first<0>(packed_, end_);
     }
   }
 

@@ -25,18 +25,17 @@ STRETTO_DEVICE void store_sorted(const GroupedParams& params, uint32 chunk, uint
 
 // Chunks in the order in which consumers hand them over: begin(first row of the tile) for those of
 // the same rows, act(ring, chunk, first row, rows, column) for each, then end() for those in the
-// same slot of the rings. Those of the block's last tile are all there at once, and take no slots.
+// same slot of the rings.
 template <GroupedConfig kConfig, class Begin, class Act, class End>
 STRETTO_DEVICE void each_chunk(const GroupedShared<kConfig>& shared, uint32 tile_rows,
-                               int32 tile_column, bool is_last, RingPosition& ring, Begin begin,
-                               Act act, End end) {
+                               int32 tile_column, RingPosition& ring, Begin begin, Act act,
+                               End end) {
   constexpr GroupedLayout kLayout = layout_of(kConfig);
   constexpr int32 kColumnsOfRing = kLayout.stored_columns / kLayout.chunk_rings;
   const uint32 range = shared.range();
   const uint32 begin_row = first_chunk_of(tile_rows, range, kConfig.ranges) * kTokenChunkRows;
   const uint32 own_end = first_chunk_of(tile_rows, range + 1, kConfig.ranges) * kTokenChunkRows;
   const uint32 end_row = own_end < tile_rows ? own_end : tile_rows;
-  uint32 number = 0;
   for (uint32 first = begin_row; first < end_row; first += kTokenChunkRows) {
     begin(first);
     const uint32 left = end_row - first;
@@ -45,12 +44,9 @@ STRETTO_DEVICE void each_chunk(const GroupedShared<kConfig>& shared, uint32 tile
     for (int32 across = 0; across < kLayout.chunks_across; ++across) {
       for (int32 r = 0; r < kLayout.chunk_rings; ++r) {
         barrier_wait(shared.chunk_full + shared.chunk_index(r, ring.slot) * 8, ring.parity);
-        const uint32 chunk = is_last ? shared.last_chunk(r, number) : shared.chunk(r, ring.slot);
-        act(r, chunk, first, rows,
+        act(r, shared.chunk(r, ring.slot), first, rows,
             tile_column + r * kColumnsOfRing + across * kLayout.chunk_columns);
       }
-      ++number;
-      if (is_last) continue;
       end();
       ring.advance<kTokenChunkSlots>();
     }
@@ -101,14 +97,14 @@ STRETTO_DEVICE void grouped_store(const GroupedParams& params,
       uint32 target = kNowhere;
       uint32 next = target_of(first_chunk_of(rows, range, kConfig.ranges) * kTokenChunkRows);
       each_chunk<kConfig>(
-          shared, rows, tile_column, !more, ring,
+          shared, rows, tile_column, ring,
           [&](uint32 first) {
             target = next;
             next = target_of(first + kTokenChunkRows);
           },
           [&](int32 r, uint32 chunk, uint32, uint32, int32 column) {
             scatter_rows<kRowBytes, kAtOnce>(to, chunk, 0, target, static_cast<uint32>(column) * 2);
-            if (more) free_chunk(r, ring.slot);
+            free_chunk(r, ring.slot);
           },
           [] {});
     }
@@ -126,7 +122,7 @@ STRETTO_DEVICE void grouped_store(const GroupedParams& params,
         }
       };
       each_chunk<kConfig>(
-          shared, tile_rows, tile_column, !more, ring, [](uint32) {},
+          shared, tile_rows, tile_column, ring, [](uint32) {},
           [&](int32, uint32 chunk, uint32 first, uint32 rows, int32 column) {
             if (leads) store_sorted<kRowBytes>(params, chunk, row + first, rows, column);
           },
@@ -136,12 +132,10 @@ STRETTO_DEVICE void grouped_store(const GroupedParams& params,
             free_before();
             unread = true;
           });
-      if (!more) break;
       // The consumers may wait for the last chunk's place while nothing more is stored.
       tma_store_wait_read<0>();
       free_before();
     }
-    tma_store_commit();
     tma_store_wait<0>();
   }
 }
