@@ -49,6 +49,11 @@ std::string why_no_few_rows(const Segment& op) {
   return "";
 }
 
+bool sends_tiles_beside(const Segment& op, int sms) {
+  return op.local_m() > kRowsThatStream &&
+         few_rows_tile(op.local_m(), op.local_n(), op.local_k(), times_sent(op), sms).sends_beside;
+}
+
 double times_sent(const Segment& op) {
   if (op.kind.out == Edge::reduce_scatter) return times_sent(op.ranks, /*to_owners=*/true);
   return op.kind.out == Edge::all_reduce ? times_sent(op.ranks, /*to_owners=*/false) : 0;

@@ -12,6 +12,9 @@ namespace stretto {
 // would be right.
 std::string why_no_few_rows(const Segment& op);
 
+// Whether its blocks send a tile beside their next one.
+bool sends_tiles_beside(const Segment& op, int sms);
+
 // How often the terms of its sum go to other ranks; 0 where it ends with none.
 double times_sent(const Segment& op);
 
