@@ -79,7 +79,7 @@ cuda::MatmulLibrary& KernelStore::library(const cuda::Device& device, int most_p
 
 const cuda::LangKernel& KernelStore::lang(const cuda::Device& device,
                                           const cuda::LangKernelName& name, int max_threads) {
-  auto& found = of(device).langs[name.kernel];
+  auto& found = of(device).langs[{name.kernel, max_threads}];
   if (!found) found = std::make_unique<cuda::LangKernel>(device, compiler_, name, max_threads);
   return *found;
 }

@@ -39,7 +39,7 @@ class KernelStore {
   // cuBLAS, asked for at most so many proposals. To give it up waits for the whole GPU, and so ends
   // every capture that is under way there: not with each plan.
   cuda::MatmulLibrary& library(const cuda::Device& device, int most_proposals);
-  // For at most `max_threads` threads a block, the same whenever it is asked for.
+  // For at most `max_threads` threads a block.
   const cuda::LangKernel& lang(const cuda::Device& device, const cuda::LangKernelName& name,
                                int max_threads);
 
@@ -53,8 +53,9 @@ class KernelStore {
     std::unique_ptr<cuda::Kernel> passes[2];     // [routes]
     std::unique_ptr<cuda::Kernel> partition;
     std::unique_ptr<cuda::SyncKernels> sync;
-    std::map<int, std::unique_ptr<cuda::MatmulLibrary>> libraries;   // by proposals
-    std::map<std::string, std::unique_ptr<cuda::LangKernel>> langs;  // by name
+    std::map<int, std::unique_ptr<cuda::MatmulLibrary>> libraries;  // by proposals
+    // By name and most threads: blocks that norm have as many as rows need.
+    std::map<std::pair<std::string, int>, std::unique_ptr<cuda::LangKernel>> langs;
   };
   OfDevice& of(const cuda::Device& device);
 

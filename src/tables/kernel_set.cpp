@@ -1,5 +1,7 @@
 #include "tables/kernel_set.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -37,7 +39,7 @@ class KernelList {
   }
   void add_low_latency(const LowLatencyShape& shape) {
     add(
-        "collective " + shape.kernel.kernel,
+        fmt::format("collective {} of {} threads", shape.kernel.kernel, shape.threads),
         [&] { return lang_source(shape.kernel, shape.threads); }, false);
   }
   void add_copy_of_rows() {

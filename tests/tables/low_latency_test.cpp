@@ -7,6 +7,7 @@
 
 #include "launch/library_products.h"
 #include "launch/plan_fixture.h"
+#include "lower/plan_of_operator.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/serve.h"
@@ -17,6 +18,7 @@ namespace stretto::cuda {
 namespace {
 
 using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -256,7 +258,24 @@ TEST(LowLatency, CompilesAheadWhatSendsAndWhatReceives) {
   for (const KernelEntry& kernel : kernels_of(plan, "sm_90a")) names.push_back(kernel.name);
   EXPECT_THAT(names, Contains(HasSubstr("few rows ")));
   EXPECT_THAT(names, Contains("collective all_reduce_one_shot<Bf16x8, GpuBlock, 4, "
-                              "SentBy::kBefore>"));
+                              "SentBy::kBefore> of 512 threads"));
+}
+
+// One of rows of 8192 columns has twice the threads of one of 4096, and may have its very name.
+TEST(LowLatency, KernelsOfOtherThreadsAreOthers) {
+  const auto normed = [](const char* op) {
+    std::vector<std::string> names;
+    for (const KernelEntry& kernel : kernels_of(plan_of_operator(op, "few-rows"), "sm_90a")) {
+      if (kernel.name.rfind("collective ", 0) == 0) names.push_back(kernel.name);
+    }
+    return names;
+  };
+  const auto narrow = normed("gemm-ar-norm m=64 n=4096 k=64 ranks=2 dtype=bf16");
+  const auto wide = normed("gemm-ar-norm m=64 n=8192 k=64 ranks=2 dtype=bf16");
+  ASSERT_EQ(narrow.size(), 1u);
+  EXPECT_THAT(narrow[0], HasSubstr("all_reduce_norm_one_shot"));
+  EXPECT_THAT(narrow[0], HasSubstr("of 512 threads"));
+  EXPECT_THAT(wide, ElementsAre(HasSubstr("of 1024 threads")));
 }
 
 TEST(LowLatency, RefusesPlansThatItsKernelsCannotMake) {
