@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/ceil_div.h"
 #include "op/few_rows_tiles.h"
 #include "schedule/low_latency.h"
 #include "stretto/device/few_rows_task.h"
@@ -52,6 +53,12 @@ std::string why_no_few_rows(const Segment& op) {
 bool sends_tiles_beside(const Segment& op, int sms) {
   return op.local_m() > kRowsThatStream &&
          few_rows_tile(op.local_m(), op.local_n(), op.local_k(), times_sent(op), sms).sends_beside;
+}
+
+bool streams_in_rounds(const Segment& op, int sms) {
+  constexpr int kBlocksOfSm = 2;
+  return op.local_m() <= kRowsThatStream &&
+         ceil_div(op.weights * op.local_n(), int64_t{device::kFewRowsColumns}) > kBlocksOfSm * sms;
 }
 
 double times_sent(const Segment& op) {

@@ -15,6 +15,10 @@ std::string why_no_few_rows(const Segment& op);
 // Whether its blocks send a tile beside their next one.
 bool sends_tiles_beside(const Segment& op, int sms);
 
+// Whether a product that streams its weights has more tiles than the SMs have at once: the next
+// round's weights are asked for when the first has ended.
+bool streams_in_rounds(const Segment& op, int sms);
+
 // How often the terms of its sum go to other ranks; 0 where it ends with none.
 double times_sent(const Segment& op);
 

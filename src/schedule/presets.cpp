@@ -83,7 +83,7 @@ Schedule make_low_latency(const Segment& op, const Machine& machine) {
 // more than one round the next one begins otherwise when the first has sent: cuBLAS was up to 1.6
 // times as fast (docs/notes/few-rows.md).
 bool sends_in_time(const Segment& op, const Machine& machine) {
-  if (op.local_m() <= kRowsThatStream) return true;
+  if (op.local_m() <= kRowsThatStream) return !streams_in_rounds(op, machine.sms);
   const FewRowsTile tile =
       few_rows_tile(op.local_m(), op.local_n(), op.local_k(), times_sent(op), machine.sms);
   return tile.rounds == 1 || tile.sends_beside;
