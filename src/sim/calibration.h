@@ -116,6 +116,9 @@ constexpr double kFewRowsRoundUs = 4;
 // reach gemm_tflops (one H200, 18 shapes of 144 to 512 rows: 1850 cycles a microsecond, off by 4 %
 // in the median and 23 % at worst).
 constexpr double kFewRowsClock = 1.22, kFlopOfCycle = 4096;
+// Stores to other GPUs hold up the tile that is multiplied beside them so many times
+// (bench/results/few_rows_beside_h200_x2.json: 1.1 to 1.5 in 13 products).
+constexpr double kFewRowsBeside = 1.3;
 // Where a gather is ahead, so much of its start is over by then: its first weights are there. Once
 // the last vectors that it sends have come, the kernel that receives takes about as long as the
 // other: its blocks are there already.

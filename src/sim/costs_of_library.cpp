@@ -205,8 +205,9 @@ double Costs::few_rows_us(const Instr& gemm, int columns, double read_us,
   if (streams) {
     read_us = weights_us(rows, columns, from.cols(), machine_);
   } else {
-    const double cycles =
-        few_rows_tile(rows, columns, from.cols(), times_sent_[to], machine_.sms).cycles;
+    const FewRowsTile tile =
+        few_rows_tile(rows, columns, from.cols(), times_sent_[to], machine_.sms);
+    const double cycles = tile.cycles * (tile.sends_beside ? kFewRowsBeside : 1);
     const double cycles_us =
         kFewRowsClock * machine_.gemm_tflops * 1e6 / (kFlopOfCycle * machine_.sms);
     // Neither hides all of the other where both take about as long (18 shapes of one H200).

@@ -185,22 +185,6 @@ std::vector<Schedule> candidates(const Segment& op, const Machine& machine, RowC
   return found.take();
 }
 
-// Tiles that are sent beside the next were never measured between GPUs. Until they are, an
-// operation that may measure tries them, and `auto` takes them to be no faster than cuBLAS in their
-// place.
-void hold_unmeasured(std::vector<Expectation>& all, const Segment& op, const Machine& machine) {
-  if (!sends_tiles_beside(op, machine.sms)) return;
-  for (Expectation& one : all) {
-    if (one.schedule.gemm != GemmBy::few_rows) continue;
-    Schedule by_cublas = one.schedule;
-    by_cublas.gemm = GemmBy::library;
-    for (const Expectation& other : all) {
-      if (comparable(other.schedule) != comparable(by_cublas)) continue;
-      one.us = std::max(one.us, std::nextafter(other.us, HUGE_VAL));
-    }
-  }
-}
-
 }  // namespace
 
 ExpectedNearby expected_nearby(const Segment& op, const Tuning& tuning, const Machine& machine,
@@ -231,7 +215,6 @@ ExpectedNearby expected_nearby(const Segment& op, const Tuning& tuning, const Ma
         {schedules[i],
          predicted[i] * factor + us_beyond_measured(schedules[i], op, machine, from)});
   }
-  hold_unmeasured(found.schedules, op, machine);
   return found;
 }
 

@@ -110,7 +110,8 @@ TEST(FewRows, TakeStagesOfKAndRoundsOfTiles) {
   const Multiplied narrow = multiplied("gemm-rs m=56 n=5120 k=32768 ranks=2 dtype=bf16");
   EXPECT_NEAR(narrow.us - start,
               16384 / 64 * (sim::kFewRowsStageUs + 56 * sim::kFewRowsStageOfRowUs), 0.01);
-  const Multiplied rounds = multiplied("gemm-rs m=16 n=32768 k=8192 ranks=2 dtype=bf16");
+  const Multiplied rounds =
+      multiplied("gemm-rs m=16 n=32768 k=8192 ranks=2 dtype=bf16", "low-latency,gemm=few-rows");
   const double read_us =
       sim::move_us(rounds.weight_bytes, sim::kFewRowsRead * default_machine(2).hbm_gb_per_s);
   EXPECT_NEAR(rounds.us - start, read_us + sim::kFewRowsRoundUs, 0.01);
@@ -131,8 +132,8 @@ TEST(LowLatency, StartsAreOverEarlyAroundCublas) {
 TEST(FewRows, BytesOfAllButTheLastWaveAreSentMeanwhile) {
   const Machine machine = default_machine(2);
   const auto link_us = [&](const char* op) {
-    return behind_us(plan_of(op, "few-rows"), machine) - machine.signal_us - sim::kReceiveUs +
-           sim::kFewRowsSendUs;
+    return behind_us(plan_of(op, "low-latency,gemm=few-rows"), machine) - machine.signal_us -
+           sim::kReceiveUs + sim::kFewRowsSendUs;
   };
   const double one = link_us("gemm-ar m=64 n=16384 k=4096 ranks=2 dtype=bf16");
   EXPECT_NEAR(one, sim::move_us(64 * 16384 * 2, machine.link_gb_per_s), 1e-9);
@@ -157,8 +158,9 @@ TEST(FewRows, TilesGoBesideTheNext) {
   // What is left is what its receiver reads, poisons and writes.
   const double received_us = sim::move_us(2.5 * 813 * 5120 * 2, machine.hbm_gb_per_s);
   EXPECT_NEAR(behind("gemm-rs m=813 n=5120 k=8960 ranks=2 dtype=bf16"), received_us, 0.1);
-  const double cublas_us = simulated_us(ar, "low-latency");
-  EXPECT_LT(simulated_us(ar, "few-rows"), cublas_us - 8);
+  // On two H200s 36.7 and 46.5 us; of four times the K 80 and 82, since stores hold products up.
+  const char* const shorter = "gemm-ar m=512 n=8192 k=2048 ranks=2 dtype=bf16";
+  EXPECT_LT(simulated_us(shorter, "few-rows"), simulated_us(shorter, "low-latency") - 4);
 }
 
 }  // namespace

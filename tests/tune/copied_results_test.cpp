@@ -15,9 +15,9 @@ Schedule chosen_for(const char* text, bool copied) {
   return chosen.schedule.first();
 }
 
-// On two H200s tiles took 36.2 us, and 41.3 with the copy.
+// On two H200s tiles of 510 x 5120 x 3456 took 36.2 us, and 41.3 with the copy.
 TEST(CopiedResults, AreNotMadeWhereTheCopyDecides) {
-  constexpr const char* kReduced = "gemm-ar m=510 n=5120 k=3456 ranks=2 dtype=bf16";
+  constexpr const char* kReduced = "gemm-ar m=700 n=4096 k=7168 ranks=2 dtype=bf16";
   EXPECT_EQ(chosen_for(kReduced, false).mover, Mover::epilogue);
   EXPECT_EQ(chosen_for(kReduced, true).collectives, CollectivesBy::low_latency);
 }
