@@ -92,8 +92,9 @@ LowLatencyCall chosen_sizes(const Plan& plan, const Instr& instr) {
   call.chosen.round_trip = of.round_trip;
   call.chosen.has_wide_ids = plan.buffers[plan.reads(instr)[1].buffer].dtype == DType::i64;
   const auto last = plan.reads(collective_of(plan, plan.ranks() - 1, instr.id));
-  call.chosen.notes_ids = (!sums || of.round_trip) && last[1].rows() < of.tokens;
-  call.chosen.notes_weights = sums ? last[0].rows() < of.tokens : !of.by_choice;
+  const bool by_token = !sums && !of.by_choice;  // takes notes, even those of a rank alone
+  call.chosen.notes_ids = of.round_trip || by_token || (!sums && last[1].rows() < of.tokens);
+  call.chosen.notes_weights = of.round_trip || by_token || (sums && last[0].rows() < of.tokens);
   return call;
 }
 

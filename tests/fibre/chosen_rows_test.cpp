@@ -13,7 +13,8 @@ namespace {
 TEST(ChosenRows, GoAndComeBack) {
   const Shape shapes[] = {{.ranks = 2, .blocks = 2, .threads = 4},
                           {.ranks = 3, .blocks = 2, .threads = 3},
-                          {.ranks = 4, .blocks = 1, .threads = 2}};
+                          {.ranks = 4, .blocks = 1, .threads = 2},
+                          {.ranks = 1, .blocks = 2, .threads = 2}};
   for (const Shape& shape : shapes) {
     for (const ChosenCase& its :
          {ChosenCase{true, 3, 7}, ChosenCase{false, 5, 7}, ChosenCase{false, 2, 3},

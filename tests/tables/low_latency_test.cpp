@@ -118,6 +118,39 @@ TEST(LowLatency, MovesRowsByTheirIds) {
               HasSubstr("round_trip_rows<Bf16x8, GpuBlock, 1>"));
 }
 
+// A rank alone takes its ids from notes as well: where they go, and those that are no expert's.
+TEST(LowLatency, MovesRowsOfARankAlone) {
+  const auto call_of = [](const std::string& collective) {
+    const Plan plan = parse_plan(fmt::format(R"(stretto-plan 2
+operator dispatch-combine t=3 h=8 experts=3 k=2 ranks=1 dtype=bf16
+collectives low-latency
+sms 132
+buffer x bf16 3x8 input sharded=3
+buffer ids i32 3x2 input sharded=3
+buffer weights fp32 3x2 input sharded=3
+buffer all bf16 3x8 local
+buffer all_ids i32 3x2 local
+buffer all_weights fp32 3x2 local
+buffer y bf16 3x8 output sharded=3
+
+lane 0 nccl 0
+  collective {}
+end
+)",
+                                             collective));
+    EXPECT_EQ(why_no_low_latency(plan), "");
+    return low_latency_sizes(plan, plan.lanes[0].instrs[0]);
+  };
+  const LowLatencyCall both =
+      call_of("combine 0 experts=3 weights[0:3,0:2] ids[0:3,0:2] x[0:3,0:8] -> y[0:3,0:8]");
+  const LowLatencyCall there = call_of(
+      "dispatch 0 experts=3 x[0:3,0:8] ids[0:3,0:2] weights[0:3,0:2] -> all[0:3,0:8] "
+      "all_ids[0:3,0:2] all_weights[0:3,0:2]");
+  for (const LowLatencyCall& call : {both, there}) {
+    EXPECT_TRUE(call.chosen.notes_ids && call.chosen.notes_weights);
+  }
+}
+
 // A thread for each vector of a row, of which one hop is the faster way between two ranks.
 TEST(LowLatency, NormsRowsByAsManyThreadsAsTheyHaveVectors) {
   const auto shape_of = [](int64_t rows, int64_t columns, int ranks) {
