@@ -59,11 +59,15 @@ void add_parts(const Plan& plan, const Lane& lane, const Tile& tile,
 }
 
 int buffer_of(const std::optional<Region>& region) { return region ? region->buffer : -1; }
+// Rows of bias may lie below one another in a buffer.
+auto bias_of(const Product& p, size_t i) {
+  return std::pair(buffer_of(p.bias[i]), p.bias[i] ? p.bias[i]->row0 : 0);
+}
 auto operands_of(const Product& p) {
   const int activation = p.activation ? static_cast<int>(*p.activation) : -1;
   return std::tuple(p.a.buffer, p.b.buffer, p.c.buffer, p.a.rank, p.b.rank, p.c.rank, p.a.col0,
-                    p.a.col1, p.b.col0, p.b.col1, activation, buffer_of(p.beside),
-                    buffer_of(p.bias[0]), buffer_of(p.bias[1]));
+                    p.a.col1, p.b.col0, p.b.col1, activation, buffer_of(p.beside), bias_of(p, 0),
+                    bias_of(p, 1));
 }
 auto rows_of(const Product& p) { return std::tuple(p.a.row0, p.a.row1, p.c.row0, p.c.row1); }
 auto columns_of(const Product& p) {

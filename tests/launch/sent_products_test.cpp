@@ -120,6 +120,39 @@ TEST(SentProducts, AreFollowedByAGate) {
   EXPECT_FALSE(shape.has_bias);
 }
 
+// Tiles beside or below one another are one product where they have the same row of bias.
+TEST(SentProducts, AreFollowedByOneRowOfBias) {
+  const auto why = [](const char* second, const char* kept, const char* bias) {
+    const Plan plan = parse_plan(fmt::format(R"(stretto-plan 2
+operator gemm-ar m=8 n=64 k=64 ranks=1 dtype=bf16
+gemm few-rows
+collectives low-latency
+sms 132
+buffer a bf16 8x64 input
+buffer b bf16 64x64 input
+buffer c bf16 2x64 input
+buffer out bf16 8x64 output
+buffer t fp32 8x64 local
+
+lane 0 compute 0
+  gemm #0 a[0:4,0:64] b[0:32,0:64] -> t[0:4,0:32]
+  bias #0 fused t[0:4,0:32] c[0:1,0:32] -> out[0:4,0:32]
+  gemm #1 {0} -> t[{1}]
+  bias #1 fused t[{1}] c[{2}] -> out[{1}]
+end
+)",
+                                             second, kept, bias));
+    return why_no_products(plan, TileSums(plan));
+  };
+  const char *beside = "a[0:4,0:64] b[32:64,0:64]", *below = "a[4:8,0:64] b[0:32,0:64]";
+  EXPECT_EQ(why(beside, "0:4,32:64", "0:1,32:64"), "");
+  EXPECT_EQ(why(below, "4:8,0:32", "0:1,0:32"), "");
+  for (const std::string& two :
+       {why(beside, "0:4,32:64", "1:2,32:64"), why(below, "4:8,0:32", "1:2,0:32")}) {
+    EXPECT_THAT(two, HasSubstr("one product of a kernel, not 2"));
+  }
+}
+
 // Parts of the rows overlap: their streams stay two.
 TEST(SentProducts, OfPartsOfTheRows) {
   const Plan plan =
