@@ -56,8 +56,8 @@ class FewRowsKernel {
   const device::FewRowsConfig& config() const { return config_; }
   const Kernel& kernel() const { return kernel_; }
   // c = tokens * weights^T, whose vectors go to targets; `rank` of `ranks` is this one among them.
-  // `overlap` as for Kernel::launch(); with `weights_early` the kernel ahead on the stream does not
-  // write weights.
+  // `overlap` as for Kernel::launch(); `weights_early` where the kernel ahead on the stream is such
+  // a one as FewRowsParams asks for, never behind what a caller has on it.
   void launch(const Stream& stream, const FewRowsOperands& of, const device::RowTargets& targets,
               int rank, int ranks, bool overlap = false, bool weights_early = false) const;
 

@@ -50,10 +50,13 @@ void RankStreams::send_product(const Op& op, const Stream& stream, int set,
   if (rows.rows != 0) of.tokens.rows = rows.rows;
   // A kernel of a collective waits for its stream itself, and lets the next one start before it has
   // ended; it writes none of the weights that a caller gives, nor does another product of few rows.
+  // A run's first kernel is behind the caller's, which may write them: its weights are never early.
+  // Nor are those behind a collective of no rows, for which nothing is launched.
   const auto at = static_cast<size_t>(&op - ops_.data());
   const bool is_behind = at > 0 && ops_[at - 1].stream == op.stream;
   const bool is_behind_sums =
-      is_behind && ops_[at - 1].kind == StreamOp::collective && setup_.low_latency != nullptr;
+      is_behind && ops_[at - 1].kind == StreamOp::collective && setup_.low_latency != nullptr &&
+      low_latency_[ops_[at - 1].index].by_set[static_cast<size_t>(set)].count != 0;
   const bool is_behind_product = is_behind && ops_[at - 1].kind == StreamOp::gemm &&
                                  setup_.program.needs[ops_[at - 1].index].few_rows;
   const bool overlaps = starts_early(op) || (kernels_overlap_ && is_behind_sums);

@@ -128,7 +128,9 @@ struct FewRowsParams {
   // of some rows, the next rank's first and own ones last.
   uint32 by_rows, first_group;
   int32 rank, ranks;  // of targets
-  // The kernel ahead on the stream does not write weights: they may come before it has ended.
+  // Weights may come before the kernel ahead on the stream has ended. That does not write them; and
+  // it, or the product that sends what it receives, has waited for the stream before it let this
+  // one start. So a kernel of the caller's that wrote weights just before them has ended.
   uint32 weights_early;
 };
 
