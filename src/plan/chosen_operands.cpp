@@ -5,12 +5,17 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "stretto/device/routing.h"
 
 namespace stretto {
 namespace {
+
+// Experts, and choices of a token: what kernels count of them, for all ranks, fits in 32 bits. No
+// operator has more.
+constexpr int64_t kMostNumbered = int64_t{1} << 30;
 
 // A region as it must be.
 struct Expected {
@@ -92,6 +97,10 @@ std::string fault_in_chosen(const Plan& plan, const Lane& lane, const Instr& ins
   }
   if (instr.team > 0) return fmt::format("expected no teams, found team={}", instr.team);
   const ChosenOperands of = chosen_operands(plan, instr);
+  for (const auto& [name, number] : {std::pair("experts", of.experts), {"choices", of.top_k}}) {
+    if (number <= kMostNumbered) continue;
+    return fmt::format("expected at most {} {}, found {}", kMostNumbered, name, number);
+  }
   const int64_t own = RowShards{of.tokens, plan.ranks()}.size(lane.rank);
   const int64_t choices = of.tokens * of.top_k;
   const device::ExpertShares shares{static_cast<int32_t>(of.experts), plan.ranks()};

@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
+#include <utility>
 
 #include "stretto/error.h"
 #include "stretto/plan.h"
@@ -87,6 +89,21 @@ TEST(ChosenOperands, AreRefusedWhereTheyDoNotFit) {
   EXPECT_THAT(refusal("dispatch 0 experts=3", "dispatch 0"), HasSubstr("experts=NUMBER"));
   EXPECT_THAT(refusal("collectives low-latency\n", ""),
               HasSubstr("in a plan with 'collectives low-latency'"));
+}
+
+TEST(ChosenOperands, AreNotMoreThanKernelsCount) {
+  std::string wide = kRoundTrip;
+  for (const auto& [from, to] : {std::pair("2x2 input", "2x2147483647 input"),
+                                 {"0:2] ids", "0:2147483647] ids"},
+                                 {"0:2] x", "0:2147483647] x"}}) {
+    for (size_t at = 0; (at = wide.find(from, at)) != std::string::npos; at += strlen(to)) {
+      wide.replace(at, strlen(from), to);
+    }
+  }
+  EXPECT_THAT(refusal("end", "end", wide),
+              HasSubstr("expected at most 1073741824 choices, found 2147483647"));
+  EXPECT_THAT(refusal("combine 0 experts=3", "combine 0 experts=2147483647", kRoundTrip),
+              HasSubstr("expected at most 1073741824 experts, found 2147483647"));
 }
 
 TEST(ChosenOperands, OfARoundTripAreOwnOnes) {
