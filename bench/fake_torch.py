@@ -38,7 +38,9 @@ class Store(dict):
 
 
 def install():
-    """Puts it in the place of torch; returns it."""
+    """Puts it in the place of torch; returns it. Once: modules keep what they have imported first."""
+    if isinstance(sys.modules.get("torch"), mock.MagicMock):
+        return sys.modules["torch"]
     torch = mock.MagicMock(name="torch", __version__="2.0")
     parts = {"torch": torch, "torch.distributed": torch.distributed,
              "torch.distributed._symmetric_memory": torch.distributed._symmetric_memory,
