@@ -29,10 +29,6 @@ struct Product {
 // and why_no_products() is empty.
 std::vector<Product> products_of(const Plan& plan, const std::vector<BlockPart>& kernel);
 
-// Those whose results lie beside one another in the same rows, of the same A: a library multiplies
-// them at once in memory where their weights lie behind one another.
-std::vector<std::vector<Product>> beside_one_another(const std::vector<Product>& products);
-
 // Of the operator's products: which one it is, or is a part of.
 size_t product_of_operator(const Plan& plan, const Product& one);
 // By product of the operator: the algorithm of the library that multiplies it, which is what its

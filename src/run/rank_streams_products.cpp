@@ -1,6 +1,7 @@
 // The products of a rank's runs where a library multiplies: what they are, and enqueuing them.
 #include <algorithm>
 
+#include "launch/join_products.h"
 #include "run/rank_streams.h"
 #include "stretto/error.h"
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <tuple>
 
+#include "launch/join_products.h"
 #include "plan/placed.h"
 #include "plan_fixture.h"
 #include "tables/kernel_set.h"
