@@ -46,7 +46,7 @@ double cycles_of_tile(const FewRowsTile& tile, int64_t blocks, int parts, int64_
 }
 
 // Of all rounds. Where K is split the ranges' sums are added besides. Blocks that send a tile
-// beside the next load that one meanwhile; not measured.
+// beside the next load that one meanwhile: reckoned, and nothing is fitted to it yet.
 double cycles_of(const FewRowsTile& tile, double of_tile) {
   constexpr double kAddCycles = 4500, kNextTile = 1000;
   if (tile.sends_beside) {

@@ -1,6 +1,7 @@
 // What instructions of a plan cost on a machine, before anything contends with them.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -148,8 +149,6 @@ class Costs {
   void find_sent();
   // Of so many columns of weights.
   double few_rows_us(const Instr& gemm, int columns, double read_us, double multiply_us) const;
-  // In how many waves the collective's terms are sent by the kernel that multiplies them; 0: they
-  // are not.
   // The share of its terms that links carry behind the product; none where a product sends none.
   std::optional<double> left_behind(const Instr& collective) const {
     if (collective.num_reads == 0) return std::nullopt;

@@ -59,7 +59,7 @@ LangKernelName copy_rows_kernel() {
 
 namespace {
 
-// A thread for a vector, as far as there are so many: most of a call is the way of one.
+// A thread has one vector in flight where that is enough for all: most of a call is the way of one.
 LowLatencyShape chosen_shape(const LowLatencyCall& call, int ranks, int sms) {
   const char* const format = call.dtype == DType::bf16 ? "Bf16x8" : "Fp16x8";
   LowLatencyShape shape;
