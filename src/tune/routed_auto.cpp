@@ -137,9 +137,9 @@ std::vector<RoutedContender> contenders(const Operator& op, const Machine& machi
 // faster where all ranks have all tokens, and up to 10 % slower than collectives where few tokens
 // go to the ranks of their experts. Moves what is better then to the front.
 //
-// Rows by ids took 0.43 to 0.58 of what movers did, for 16, 128 and 4096 tokens of each of two
-// ranks, and of movers the simulation leaves out up to 0.6: so these come first wherever they
-// serve.
+// Rows by ids took 0.21 to 0.41 of what movers did, for 16, 128 and 4096 tokens of each of two
+// ranks (bench/results/moved_h200_x2.json), and of movers the simulation leaves out up to 0.6: so
+// these come first wherever they serve.
 void prefer_what_was_faster(const Operator& op, std::vector<RoutedContender>& all) {
   const auto moved = std::find_if(all.begin(), all.end(),
                                   [](const RoutedContender& one) { return one.name == kByIds; });
