@@ -78,11 +78,11 @@ std::string why_illegal(const FewRowsConfig& config) {
   }
   const bool alone = config.columns == 2 * kColumns && config.cluster() == 1 &&
                      config.blocks_per_sm == 1 && !config.follows();
-  if (config.sends_beside() && (!alone || config.rows > kFewRowsBeside)) {
+  if (config.sends_beside() && (!alone || config.rows > kMostRowsBeside)) {
     return fmt::format(
         "tiles that are sent beside the next have {} columns and up to {} rows, of blocks "
         "without a cluster, one an SM",
-        2 * kColumns, kFewRowsBeside);
+        2 * kColumns, kMostRowsBeside);
   }
   // A consumer that comes back to a stage must know that it was full since: it is its own.
   const int turns = config.is_wide() ? 1 : config.consumers;

@@ -100,7 +100,7 @@ FewRowsTile few_rows_tile(int64_t rows, int64_t columns, int64_t k, double sent,
     const int64_t across = ceil_div(columns, int64_t{tile.columns} * tile.sharing) * tile.sharing;
     const int64_t blocks = across * parts * tile.splits;
     tile.rounds = static_cast<int>(ceil_div(blocks, room));
-    tile.sends_beside = sent > 0 && tile.rounds > 1 && tile.rows <= kFewRowsBeside &&
+    tile.sends_beside = sent > 0 && tile.rounds > 1 && tile.rows <= kMostRowsBeside &&
                         tile.columns == 2 * device::kFewRowsColumns &&
                         tile.sharing * tile.splits == 1;
     const double of_tile = cycles_of_tile(tile, blocks, parts, room, stages);

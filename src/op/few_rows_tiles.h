@@ -13,7 +13,7 @@ inline constexpr int64_t kRowsThatStream = 128;
 inline constexpr double kFewRowsRoundCycles = 3700;
 
 // Tiles that a block sends beside its next ones have up to so many rows, for registers.
-inline constexpr int kFewRowsBeside = 192;
+inline constexpr int kMostRowsBeside = 192;
 
 struct FewRowsTile {
   int columns = 64;           // of weights
