@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "schedule/few_rows.h"
 #include "schedule/set_rows.h"
 #include "tune/beyond_simulated.h"
 #include "tune/phased_gathers.h"
@@ -107,13 +106,7 @@ AutoSchedules fastest_together(const Operator& op, const Machine& machine, const
     return Contender{std::vector<std::string>(products, std::string(name)), std::move(schedule)};
   };
   std::vector<Contender> for_all = {from("the fastest alone", alone.schedule)};
-  // Tiles of few rows that are sent beside the next took up to 1.35 of what is simulated.
-  const bool any_beside =
-      std::any_of(op.segments.begin(), op.segments.end(), [&](const OperatorSegment& segment) {
-        return segment.product && sends_tiles_beside(*segment.product, machine.sms);
-      });
   for (const std::string_view name : kForAll) {
-    if (name == "few-rows" && any_beside) continue;
     for_all.push_back(from(name, schedule_of(find_preset(name), op, machine)));
   }
   OperatorSchedule copied = schedule_of(find_preset("decomposed"), op, machine);

@@ -74,6 +74,18 @@ class ChosenPieces : public ChosenRows<Format, Block> {
     return true;
   }
 
+  // Vectors first, first + 1, ... of a note of `rank`, up to `end`, once they have come.
+  template <uint32 kCount>
+  STRETTO_PRIMITIVE bool wait_note(uint32 rank, Ptr<Block, Vec16> note, uint32 first, uint32 end,
+                                   Vec16 (&words)[kCount]) {
+    Ptr<Block, Vec16> at[kCount] = {};
+    STRETTO_UNROLL for (uint32 v = 0; v < kCount; ++v) {
+      if (first + v < end) at[v] = note + (first + v);
+    }
+    const auto from = static_cast<int>(rank);
+    return block_.wait_each_not(at, Base::kPoison, words, [&](int) { return from; });
+  }
+
   // Slots first, first + 1, ... of row `row` of the ids that this rank has.
   STRETTO_PRIMITIVE void load_ids(uint32 row, uint32 first, int32 (&ids)[kSlots]) const {
     const uint64 at = static_cast<uint64>(row) * sizes_.top_k + first;

@@ -82,11 +82,7 @@ class RoundTripRows : ChosenSender<Format, kInFlight, Block> {
     Vec16 pairs[kNotes] = {};
     bool any = false;
     for (uint32 first = 0; first < sizes_.top_k; first += kSlots) {
-      Ptr<Block, Vec16> at[kNotes] = {};
-      STRETTO_UNROLL for (uint32 v = 0; v < kNotes; ++v) {
-        if (first + 2 * v < sizes_.top_k) at[v] = note + (first / 2 + v);
-      }
-      if (!block_.wait_each_not(at, Base::kPoison, pairs, from)) return false;
+      if (!Base::wait_note(rank, note, first / 2, (sizes_.top_k + 1) / 2, pairs)) return false;
       each_here(pairs, first, [&](float) { any = true; });
     }
     if (!any) return true;

@@ -66,13 +66,11 @@ class SendChosenRows : ChosenSender<Format, kInFlight, Block> {
       Base::load_ids(sizes_.notes_ids != 0 ? token - own_first_ : token, first, ids);
       return true;
     }
-    Ptr<Block, Vec16> at[kNotes] = {};
     Vec16 words[kNotes] = {};
-    STRETTO_UNROLL for (uint32 v = 0; v < kNotes; ++v) {
-      if (first + 4 * v < sizes_.top_k) at[v] = Base::note_of(token) + (first / 4 + v);
+    const uint32 end = (sizes_.top_k + 3) / 4;
+    if (!Base::wait_note(Base::rank_of(token), Base::note_of(token), first / 4, end, words)) {
+      return false;
     }
-    const auto from = static_cast<int>(Base::rank_of(token));
-    if (!block_.wait_each_not(at, Base::kPoison, words, [&](int) { return from; })) return false;
     STRETTO_UNROLL for (uint32 j = 0; j < kSlots; ++j) {
       ids[j] = first + j < sizes_.top_k ? static_cast<int32>(words[j / 4].word[j % 4]) : kNoExpert;
     }

@@ -98,13 +98,11 @@ class SumChosenRows : ChosenPieces<Format, 1, Block> {
       }
       return true;
     }
-    Ptr<Block, Vec16> at[kNotes] = {};
     Vec16 words[kNotes] = {};
-    STRETTO_UNROLL for (uint32 v = 0; v < kNotes; ++v) {
-      if (first + 4 * v < sizes_.top_k) at[v] = Base::note_of(token) + (first / 4 + v);
+    const uint32 end = (sizes_.top_k + 3) / 4;
+    if (!Base::wait_note(Base::rank_of(token), Base::note_of(token), first / 4, end, words)) {
+      return false;
     }
-    const auto from = static_cast<int>(Base::rank_of(token));
-    if (!block_.wait_each_not(at, Base::kPoison, words, [&](int) { return from; })) return false;
     STRETTO_UNROLL for (uint32 j = 0; j < kSlots; ++j) {
       weights[j] = float_of_bits(words[j / 4].word[j % 4]);
     }
