@@ -14,6 +14,10 @@ namespace {
 // may be more than what a collective alone sends so.
 constexpr int64_t kMostOfTwo = 16 << 20;
 
+FewRowsTile tile_of(const Segment& op, int sms) {
+  return few_rows_tile(op.local_m(), op.local_n(), op.local_k(), times_sent(op), sms);
+}
+
 }  // namespace
 
 std::string why_no_few_rows(const Segment& op) {
@@ -51,8 +55,13 @@ std::string why_no_few_rows(const Segment& op) {
 }
 
 bool sends_tiles_beside(const Segment& op, int sms) {
-  return op.local_m() > kRowsThatStream &&
-         few_rows_tile(op.local_m(), op.local_n(), op.local_k(), times_sent(op), sms).sends_beside;
+  return op.local_m() > kRowsThatStream && tile_of(op, sms).sends_beside;
+}
+
+bool sends_in_time(const Segment& op, int sms) {
+  if (op.local_m() <= kRowsThatStream) return !streams_in_rounds(op, sms);
+  const FewRowsTile tile = tile_of(op, sms);
+  return tile.rounds == 1 || tile.sends_beside;
 }
 
 bool streams_in_rounds(const Segment& op, int sms) {

@@ -1,4 +1,4 @@
-// What gemm=few-rows can serve.
+// What gemm=few-rows can serve, and where it is in time.
 #pragma once
 
 #include <string>
@@ -18,6 +18,10 @@ bool sends_tiles_beside(const Segment& op, int sms);
 // Whether a product that streams its weights has more tiles than the SMs have at once: the next
 // round's weights are asked for when the first has ended.
 bool streams_in_rounds(const Segment& op, int sms);
+
+// Whether its blocks have all tiles at once, or send one beside the next. Otherwise a second round
+// begins when the first has sent: cuBLAS was up to 1.6 times as fast (docs/notes/few-rows.md).
+bool sends_in_time(const Segment& op, int sms);
 
 // How often the terms of its sum go to other ranks; 0 where it ends with none.
 double times_sent(const Segment& op);

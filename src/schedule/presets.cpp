@@ -5,7 +5,6 @@
 
 #include "core/ceil_div.h"
 #include "core/text.h"
-#include "op/few_rows_tiles.h"
 #include "schedule/default_tile.h"
 #include "schedule/few_rows.h"
 #include "schedule/fused_point.h"
@@ -79,21 +78,11 @@ Schedule make_low_latency(const Segment& op, const Machine& machine) {
   return schedule;
 }
 
-// Whether the kernel of few rows has all of its tiles at once, or sends one beside the next. Of
-// more than one round the next one begins otherwise when the first has sent: cuBLAS was up to 1.6
-// times as fast (docs/notes/few-rows.md).
-bool sends_in_time(const Segment& op, const Machine& machine) {
-  if (op.local_m() <= kRowsThatStream) return !streams_in_rounds(op, machine.sms);
-  const FewRowsTile tile =
-      few_rows_tile(op.local_m(), op.local_n(), op.local_k(), times_sent(op), machine.sms);
-  return tile.rounds == 1 || tile.sends_beside;
-}
-
 // What its kernel does not multiply, or not in a round, cuBLAS multiplies.
 Schedule make_few_rows(const Segment& op, const Machine& machine) {
   Schedule schedule = make_low_latency(op, machine);
   const bool collects = schedule.collectives == CollectivesBy::low_latency;
-  if (collects && why_no_few_rows(op).empty() && sends_in_time(op, machine)) {
+  if (collects && why_no_few_rows(op).empty() && sends_in_time(op, machine.sms)) {
     schedule.gemm = GemmBy::few_rows;
   }
   return schedule;
