@@ -72,6 +72,8 @@ TEST_P(GpuCompile, EveryHeaderAlone) {
                              "kernels/copy_rows",
                              "kernels/chosen_rows",
                              "kernels/chosen_pieces",
+                             "kernels/chosen_sender",
+                             "kernels/chosen_sums",
                              "kernels/round_trip_rows",
                              "kernels/send_chosen_rows",
                              "kernels/sum_chosen_rows"}) {

@@ -9,7 +9,6 @@
 // in the same turn and later ones, and many tokens are sent and taken together.
 #pragma once
 
-#include "stretto/device/fused.h"
 #include "stretto/device/lang/kernels/chosen_rows.h"
 
 namespace stretto::device {
@@ -38,8 +37,6 @@ class ChosenPieces : public ChosenRows<Format, Block> {
  protected:
   static constexpr uint32 kSlots = 8;           // of a token, looked at together
   static constexpr uint32 kNoPiece = 1u << 31;  // there are fewer
-  // Whose sums are taken together.
-  static constexpr uint32 kRanks = kInFlight < 4 ? 4 / kInFlight : 1;
 
   // A thread's part of a piece: vectors at, at + lanes_, ... of the row of a rank's token.
   struct Piece {
@@ -120,144 +117,9 @@ class ChosenPieces : public ChosenRows<Format, Block> {
     return ranks;
   }
 
-  using Sums = float[kInFlight][Format::kElements];
-  static STRETTO_PRIMITIVE void clear(Sums& sums) {
-    STRETTO_UNROLL for (auto& of_vector : sums) {
-      STRETTO_UNROLL for (float& sum : of_vector) sum = 0;
-    }
-  }
-  static STRETTO_PRIMITIVE void add_times(float (&sums)[Format::kElements], const Vec16& row,
-                                          float weight) {
-    float values[Format::kElements];
-    Format::read(values, row);
-    STRETTO_UNROLL for (int e = 0; e < Format::kElements; ++e) {
-      sums[e] = fused(weight, values[e], sums[e]);
-    }
-  }
-
-  // Sums of own tokens by rank: where rows come too, behind those.
-  STRETTO_PRIMITIVE Ptr<Block, Vec16> sum_slot(uint32 of, uint32 place) const {
-    const uint64 rows = uint64{2} * sizes_.comes_back * ranks_ * sizes_.block_tokens;
-    return Base::row_slot(of, place) + rows * sizes_.row_vectors;
-  }
-  // To who has the token.
-  STRETTO_PRIMITIVE void send_sums(uint32 to, const Piece& its, const Sums& sums) {
-    auto slots = block_.peer(sum_slot(me_, its.place) + its.at, static_cast<int>(to));
-    STRETTO_UNROLL for (uint32 u = 0; u < kInFlight; ++u) {
-      if (has(its, u)) {
-        block_.store(slots + u * lanes_, canonical<Format>(Format::round(sums[u])));
-      }
-    }
-  }
-  // Adds up the sums of `ranks`, a bit each, of an own token, this rank's being `here`.
-  STRETTO_PRIMITIVE bool add_sums(const Piece& own, uint64 ranks, const Vec16 (&here)[kInFlight],
-                                  Ptr<Block, Vec16> output) {
-    Sums sums;
-    clear(sums);
-    for (uint32 base = 0; base < ranks_; base += kRanks) {
-      if (!add_ranks(base, ranks, own, here, sums)) return false;
-    }
-    auto row = output + static_cast<uint64>(own.place) * sizes_.row_vectors + own.at;
-    STRETTO_UNROLL for (uint32 u = 0; u < kInFlight; ++u) {
-      if (has(own, u)) row[u * lanes_] = Format::round(sums[u]);
-    }
-    return true;
-  }
-
   uint32 lanes_, pieces_;  // threads that share a piece; pieces of a row
   uint32 turn_, all_;      // pieces of all threads' turn; of a rank that has most tokens
   uint32 first_;           // the thread's first
-
- private:
-  // Of ranks base, base + 1, ..., kRanks of them.
-  STRETTO_PRIMITIVE bool add_ranks(uint32 base, uint64 ranks, const Piece& own,
-                                   const Vec16 (&here)[kInFlight], Sums& sums) {
-    constexpr int kMost = static_cast<int>(kRanks) * kInFlight;
-    Ptr<Block, Vec16> at[kMost] = {};
-    Vec16 values[kMost] = {};
-    const auto sends = [&](uint32 q) {
-      return base + q < ranks_ && (ranks >> (base + q) & 1) != 0;
-    };
-    STRETTO_UNROLL for (uint32 q = 0; q < kRanks; ++q) {
-      if (!sends(q)) continue;
-      auto slots = sum_slot(base + q, own.place) + own.at;
-      STRETTO_UNROLL for (uint32 u = 0; u < kInFlight; ++u) {
-        const uint32 j = q * kInFlight + u;
-        if (base + q == me_) {
-          values[j] = here[u];
-        } else if (has(own, u)) {
-          at[j] = slots + u * lanes_;
-        }
-      }
-    }
-    // They may send when they have heard from this rank.
-    if (!Base::take(
-            at, values, [&](int j) { return static_cast<int>(base) + j / kInFlight; },
-            Patience::kLonger)) {
-      return false;
-    }
-    STRETTO_UNROLL for (uint32 q = 0; q < kRanks; ++q) {
-      if (!sends(q)) continue;
-      STRETTO_UNROLL for (uint32 u = 0; u < kInFlight; ++u) {
-        Format::add(sums[u], values[q * kInFlight + u]);
-      }
-    }
-    return true;
-  }
-};
-
-// Own tokens' rows, to the ranks that have an expert of their choice.
-template <class Format, int kInFlight, class Block>
-class ChosenSender : public ChosenPieces<Format, kInFlight, Block> {
-  using Base = ChosenPieces<Format, kInFlight, Block>;
-
- protected:
-  using Base::block_, Base::sizes_, Base::me_, Base::ranks_, Base::own_count_, Base::lanes_;
-
- public:
-  STRETTO_PRIMITIVE ChosenSender(Block& block, const ChosenArgs<Block>& args, uint32 collective,
-                                 Ptr<Block, const Vec16> input)
-      : Base(block, args, collective), input_(input) {}
-
- protected:
-  // Begins with a piece, if there is one of this number: what needs no knowledge of the call.
-  STRETTO_PRIMITIVE void load(uint32 p) {
-    goes_ = 0;
-    if (p >= Base::all_) return;
-    const auto own = Base::piece(p);
-    if (own.place >= own_count_) return;
-    load_row(own, values_);
-    goes_ = Base::ranks_of_row(sizes_.notes_ids != 0 ? own.place : Base::own_first_ + own.place);
-  }
-  STRETTO_PRIMITIVE void load_row(const typename Base::Piece& own, Vec16 (&values)[kInFlight]) {
-    auto row = input_ + static_cast<uint64>(own.place) * sizes_.row_vectors + own.at;
-    STRETTO_UNROLL for (uint32 u = 0; u < kInFlight; ++u) {
-      if (Base::has(own, u)) values[u] = row[u * lanes_];
-    }
-  }
-  // What load(p) has loaded, to others; true where this rank is one of those that it goes to.
-  STRETTO_PRIMITIVE bool send(uint32 p) {
-    if (goes_ == 0) return false;
-    const auto own = Base::piece(p);
-    auto slots = Base::row_slot(me_, own.place) + own.at;
-    STRETTO_UNROLL for (Vec16& value : values_) value = positive_zeros<Format>(value);
-    STRETTO_ROLLED for (uint32 k = 1; k < ranks_; ++k) {
-      const int to =
-          rank_after(static_cast<int>(me_), static_cast<int>(k), static_cast<int>(ranks_));
-      if ((goes_ >> to & 1) == 0) continue;
-      auto at = block_.peer(slots, to);
-      STRETTO_UNROLL for (uint32 u = 0; u < kInFlight; ++u) {
-        if (Base::has(own, u)) block_.store(at + u * lanes_, values_[u]);
-      }
-    }
-    return (goes_ >> me_ & 1) != 0;
-  }
-
-  Vec16 values_[kInFlight] = {};
-
- private:
-  Ptr<Block, const Vec16> input_;
-  uint64 goes_ = 0;  // to which ranks
 };
 
 }  // namespace stretto::device

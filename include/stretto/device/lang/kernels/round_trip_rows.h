@@ -9,7 +9,8 @@
 // then the sums of turn n - 2: rows and sums of many tokens are on the link together.
 #pragma once
 
-#include "stretto/device/lang/kernels/chosen_pieces.h"
+#include "stretto/device/lang/kernels/chosen_sender.h"
+#include "stretto/device/lang/kernels/chosen_sums.h"
 
 namespace stretto::device {
 
@@ -21,8 +22,8 @@ struct RoundTripArgs {
 };
 
 template <class Format, int kInFlight, class Block>
-class RoundTripRows : ChosenSender<Format, kInFlight, Block> {
-  using Base = ChosenSender<Format, kInFlight, Block>;
+class RoundTripRows : ChosenSender<Format, kInFlight, Block, ChosenSums<Format, kInFlight, Block>> {
+  using Base = ChosenSender<Format, kInFlight, Block, ChosenSums<Format, kInFlight, Block>>;
   using Base::args_, Base::block_, Base::sizes_, Base::me_, Base::ranks_, Base::share_,
       Base::own_count_, Base::kSlots;
   using typename Base::Piece, typename Base::Sums;

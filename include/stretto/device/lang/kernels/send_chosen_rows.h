@@ -5,7 +5,7 @@
 // Bits arrive as they were sent, but that -0.0 arrives as +0.0, at its own rank also.
 #pragma once
 
-#include "stretto/device/lang/kernels/chosen_pieces.h"
+#include "stretto/device/lang/kernels/chosen_sender.h"
 
 namespace stretto::device {
 

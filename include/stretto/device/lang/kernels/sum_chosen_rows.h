@@ -6,7 +6,7 @@
 // token's is of these in fp32 in rank order, rounded once. So its bits hang on nothing but data.
 #pragma once
 
-#include "stretto/device/lang/kernels/chosen_pieces.h"
+#include "stretto/device/lang/kernels/chosen_sums.h"
 
 namespace stretto::device {
 
@@ -22,8 +22,8 @@ struct SumChosenArgs {
 
 // A thread loads the rows of eight choices of one vector together.
 template <class Format, class Block>
-class SumChosenRows : ChosenPieces<Format, 1, Block> {
-  using Base = ChosenPieces<Format, 1, Block>;
+class SumChosenRows : ChosenSums<Format, 1, Block> {
+  using Base = ChosenSums<Format, 1, Block>;
   using Base::args_, Base::block_, Base::sizes_, Base::me_, Base::own_first_, Base::own_count_,
       Base::kSlots;
   using typename Base::Piece, typename Base::Sums;
