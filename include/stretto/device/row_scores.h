@@ -12,10 +12,22 @@ namespace stretto::device {
 
 namespace detail {
 
+// Of a lane's values, one of every kCount numbers, each becomes what act(number, value) returns.
+// The loop is rolled, since an SM that has one row executes most of its code once, and fetches it
+// first. Registers have no index: they move on from one to the next.
+template <class Lanes, int32 kHeld, class Value, class Act>
+STRETTO_PRIMITIVE void replace_each(const Lanes& lanes, Value (&held)[kHeld], const Act& act) {
+  STRETTO_ROLLED
+  for (int32 i = 0; i < kHeld; ++i) {
+    const Value one = held[0];
+    STRETTO_UNROLL
+    for (int32 j = 0; j + 1 < kHeld; ++j) held[j] = held[j + 1];
+    held[kHeld - 1] = act(lanes.index() + i * Lanes::kCount, one);
+  }
+}
+
 // The scores of a row that a lane has: every kCount-th. Of a row of at most kHeld times that they
-// stay in registers, all loaded at once; with kHeld = 0 they are made again each time. Loops over
-// registers are rolled where they can be: an SM that has one row executes most of its code once,
-// and fetches it first.
+// stay in registers, all loaded at once; with kHeld = 0 they are made again each time.
 template <class Lanes, int32 kHeld, class Score>
 struct OwnScores {
   const Lanes& lanes;
@@ -42,19 +54,13 @@ struct OwnScores {
     });
   }
 
-  // The same where `visit` returns what a score that is held becomes. Registers have no index, so
-  // they move on from one to the next.
+  // The same where `visit` returns what a score that is held becomes.
   template <class Visit>
   STRETTO_PRIMITIVE void replace(const Visit& visit) {
     if constexpr (kHeld > 0) {
-      STRETTO_ROLLED
-      for (int32 i = 0; i < kHeld; ++i) {
-        float one = held[0];
-        STRETTO_UNROLL
-        for (int32 j = 0; j + 1 < kHeld; ++j) held[j] = held[j + 1];
-        if (at(i) < count) one = visit(at(i), one);
-        held[kHeld - 1] = one;
-      }
+      replace_each(lanes, held, [&](int32 number, float one) {
+        return number < count ? visit(number, one) : one;
+      });
     } else {
       STRETTO_ROLLED
       for (int32 number = lanes.index(); number < count; number += Lanes::kCount) {
@@ -99,12 +105,9 @@ struct OwnOrders {
   // Of those that are held the others are none.
   template <class Left>
   STRETTO_PRIMITIVE void keep(const Left& is_left) {
-    STRETTO_ROLLED
-    for (int32 i = 0; i < kHeld; ++i) {
-      const uint32 one = held[0];
-      STRETTO_UNROLL
-      for (int32 j = 0; j + 1 < kHeld; ++j) held[j] = held[j + 1];
-      held[kHeld - 1] = is_left(lanes.index() + i * Lanes::kCount) ? one : 0;
+    if constexpr (kHeld > 0) {
+      replace_each(lanes, held,
+                   [&](int32 number, uint32 one) { return is_left(number) ? one : 0; });
     }
   }
 };
