@@ -8,7 +8,7 @@
 #include "cli/prediction.h"
 #include "core/text.h"
 #include "gpu/cublas.h"
-#include "launch/library_products.h"
+#include "launch/cublas_gemms.h"
 #include "launch/rank_program.h"
 #include "launch/shared_streams.h"
 #include "measure/run_graphs.h"

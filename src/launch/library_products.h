@@ -3,7 +3,6 @@
 
 #include <array>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "launch/rank_program.h"
@@ -34,17 +33,5 @@ size_t product_of_operator(const Plan& plan, const Product& one);
 // By product of the operator: the algorithm of the library that multiplies it, which is what its
 // schedule asks for; 0: no library, or its first.
 std::vector<int> algorithms_by_product(const Plan& plan, const std::vector<RankProgram>& programs);
-
-// Why the gemms that a library multiplies are no products of it; empty when they are.
-std::string why_no_products(const Plan& plan, const TileSums& sums);
-
-// Whether cuBLAS multiplies anything: what a library makes of experts is a kernel of ours.
-bool takes_cublas(const Plan& plan);
-// Whether a library multiplies into the caller's result, rather than into what a collective adds
-// up.
-bool multiplies_into_result(const Plan& plan);
-// Why of such a result as many rows as memory says there are cannot be copied (copy_rows.h); empty
-// when they can, and of other plans.
-std::string why_no_copy_of_rows(const Plan& plan);
 
 }  // namespace stretto::cuda

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "launch/library_limits.h"
 #include "plan/sent_terms.h"
 #include "stretto/schedule.h"
 

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "gpu/cublas_library.h"
-#include "launch/library_products.h"
+#include "launch/cublas_gemms.h"
 #include "run/between_ranks.h"
 #include "run/plan_memory.h"
 #include "run/rank_threads.h"

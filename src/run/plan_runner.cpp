@@ -7,6 +7,7 @@
 #include <set>
 
 #include "gpu/beside_captures.h"
+#include "launch/cublas_gemms.h"
 #include "launch/library_products.h"
 #include "run/first_calls.h"
 #include "run/plan_fit.h"

@@ -10,6 +10,7 @@
 #include "gpu/grouped_kernel.h"
 #include "gpu/sync_kernels.h"
 #include "gpu/test_data.h"
+#include "launch/cublas_gemms.h"
 #include "launch/expert_products.h"
 #include "launch/gemm_choice.h"
 #include "launch/library_products.h"

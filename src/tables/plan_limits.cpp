@@ -7,7 +7,7 @@
 #include "launch/buffer_places.h"
 #include "launch/gemm_choice.h"
 #include "launch/lane_pairs.h"
-#include "launch/library_products.h"
+#include "launch/library_limits.h"
 #include "launch/tile_sums.h"
 #include "plan/faults.h"
 #include "plan/tile_task.h"

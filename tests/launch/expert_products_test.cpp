@@ -7,7 +7,8 @@
 
 #include <algorithm>
 
-#include "launch/library_products.h"
+#include "launch/cublas_gemms.h"
+#include "launch/library_limits.h"
 #include "plan/tile_task.h"
 #include "stretto/lower.h"
 #include "tables/plan_limits.h"

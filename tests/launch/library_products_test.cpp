@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "launch/join_products.h"
+#include "launch/library_limits.h"
 #include "plan/placed.h"
 #include "plan_fixture.h"
 #include "tables/kernel_set.h"

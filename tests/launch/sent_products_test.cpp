@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "launch/cublas_gemms.h"
+#include "launch/library_limits.h"
 #include "launch/library_products.h"
 #include "launch/rank_program.h"
 #include "launch/tile_sums.h"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "launch/library_products.h"
+#include "launch/cublas_gemms.h"
 #include "launch/plan_fixture.h"
 #include "lower/plan_of_operator.h"
 #include "stretto/error.h"
