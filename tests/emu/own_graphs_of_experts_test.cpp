@@ -1,0 +1,175 @@
+// Graphs of experts that no shipped operator is like.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "op/graph_text.h"
+#include "right_plans.h"
+
+namespace stretto {
+namespace {
+
+// From attention's result to the next layer's products, experts in between.
+constexpr char kLayerOfExperts[] =
+    "graph layer-of-experts m h f a e k\n"
+    "input c [m, a] cols\n"
+    "input x [m, h] rows\n"
+    "input wo [h, a] cols\n"
+    "input w1 [1, h] whole\n"
+    "input wr [e, h] whole\n"
+    "input wg [e, f, h] experts\n"
+    "input wd [e, h, f] experts\n"
+    "input w2 [1, h] whole\n"
+    "input wq [a, h] rows\n"
+    "o = gemm c wo\n"
+    "s = add o x\n"
+    "n = norm s w1\n"
+    "scores = gemm n wr\n"
+    "ids = top_k scores k=k\n"
+    "weights = softmax_gate scores ids\n"
+    "g = grouped n wg ids\n"
+    "b = gelu g\n"
+    "d = grouped b wd ids\n"
+    "y = weigh d ids weights\n"
+    "z = silu y\n"
+    "t = norm z w2\n"
+    "q = gemm t wq\n"
+    "output q cols\n"
+    "output z rows\n";
+
+TEST(OwnGraphsOfExperts, HaveProductsBeforeAndBehindThem) {
+  const auto graph = parse_graph(kLayerOfExperts);
+  for (const int64_t k : {1, 2}) {
+    const Operator op = make_graph(
+        graph, {{"m", 37}, {"h", 64}, {"f", 32}, {"a", 64}, {"e", 8}, {"k", k}}, 2, DType::bf16);
+    const Machine machine = default_machine(2);
+    for (const std::string_view preset : {"sequential", "tiles", "slices"}) {
+      for (const int split : {1, 2, 3}) expect_right(op, find_preset(preset), machine, split);
+    }
+  }
+}
+
+// Its tiles are no entries of a partition, whatever their size.
+TEST(OwnGraphsOfExperts, TakeWhatAProductMakes) {
+  const auto graph = parse_graph(
+      "graph projected m h f e k\n"
+      "input x [m, h] rows\n"
+      "input p [h, h] whole\n"
+      "input ids [m, k] rows i32\n"
+      "input weights [m, k] rows fp32\n"
+      "input wg [e, f, h] experts\n"
+      "input wd [e, h, f] experts\n"
+      "t = gemm x p\n"
+      "g = grouped t wg ids\n"
+      "b = silu g\n"
+      "d = grouped b wd ids\n"
+      "y = weigh d ids weights\n"
+      "output y rows\n");
+  const Operator op =
+      make_graph(graph, {{"m", 37}, {"h", 64}, {"f", 32}, {"e", 8}, {"k", 2}}, 2, DType::bf16);
+  const Machine machine = default_machine(2);
+  for (const std::string_view preset : {"sequential", "tiles", "slices"}) {
+    EXPECT_EQ(legal(op, schedule_of(find_preset(preset), op, machine), machine).size(), 0u);
+    for (const int split : {1, 2}) expect_right(op, find_preset(preset), machine, split);
+  }
+}
+
+TEST(OwnGraphsOfExperts, HaveGatesBehindWhatTheyGate) {
+  const auto graph = parse_graph(
+      "graph gated-by-the-second m h f e k\n"
+      "input x [m, h] rows\n"
+      "input ids [m, k] rows i32\n"
+      "input wu [e, f, h] rows\n"
+      "input wg [e, f, h] rows\n"
+      "u = grouped x wu ids\n"
+      "g = grouped x wg ids\n"
+      "a = swiglu g u\n"
+      "output a cols\n");
+  const Machine machine = default_machine(2);
+  const Operator op =
+      make_graph(graph, {{"m", 37}, {"h", 72}, {"f", 32}, {"e", 4}, {"k", 2}}, 2, DType::bf16);
+  for (const std::string_view preset : {"sequential", "library", "tiles"}) {
+    EXPECT_EQ(legal(op, schedule_of(find_preset(preset), op, machine), machine).size(), 0u);
+    expect_right(op, find_preset(preset), machine);
+  }
+}
+
+// Tokens that all ranks have, as without sequence parallelism.
+TEST(OwnGraphsOfExperts, ChooseOnEveryRank) {
+  const auto graph = parse_graph(
+      "graph routed-everywhere m h f e k\n"
+      "input x [m, h] whole\n"
+      "input wr [e, h] whole\n"
+      "input wg [e, f, h] rows\n"
+      "input wd [e, h, f] cols\n"
+      "scores = gemm x wr\n"
+      "ids = top_k scores k=k\n"
+      "weights = softmax_gate scores ids\n"
+      "g = grouped x wg ids\n"
+      "b = silu g\n"
+      "d = grouped b wd ids\n"
+      "y = weigh d ids weights\n"
+      "output y whole\n");
+  const Operator op =
+      make_graph(graph, {{"m", 37}, {"h", 64}, {"f", 32}, {"e", 8}, {"k", 2}}, 2, DType::bf16);
+  const Machine machine = default_machine(2);
+  for (const std::string_view preset : {"sequential", "tiles"}) {
+    for (const int split : {1, 2}) expect_right(op, find_preset(preset), machine, split);
+  }
+}
+
+// Two layers of experts that go by the same ids: collectives send ids once, with the tokens of one
+// layer, so what is not refused has those of both.
+TEST(LayersOfTheSameIds, AreRefusedByIdsAndRightOtherwise) {
+  const auto graph = parse_graph(
+      "graph twice t h f experts k\n"
+      "input x [t, h] rows\ninput ids [t, k] rows i32\ninput weights [t, k] rows fp32\n"
+      "input w [experts, f, h] experts\ninput v [experts, h, f] experts\n"
+      "input p [experts, f, h] experts\ninput q [experts, h, f] experts\n"
+      "a = grouped x w ids\nb = grouped a v ids\ny = weigh b ids weights\ns = add y x\n"
+      "c = grouped s p ids\nd = grouped c q ids\nz = weigh d ids weights\noutput z rows\n");
+  const Operator op =
+      make_graph(graph, {{"t", 5}, {"h", 80}, {"f", 80}, {"experts", 4}, {"k", 2}}, 2, DType::bf16);
+  const Machine machine = default_machine(2);
+  bool is_any_refused = false;
+  for (const Preset& preset : presets()) {
+    const OperatorSchedule schedule = schedule_of(preset, op, machine, 1);
+    SCOPED_TRACE(to_string(schedule));
+    const auto reasons = legal(op, schedule, machine);
+    if (!reasons.empty()) {
+      is_any_refused |= std::any_of(reasons.begin(), reasons.end(), [](const std::string& why) {
+        return why.find("ids that several layers of experts go by: take ids of each") !=
+               std::string::npos;
+      });
+      continue;
+    }
+    const Plan plan = lower(op, schedule, machine);
+    EXPECT_TRUE(check(plan).clean());
+    EXPECT_EQ(emulate(plan).first_wrong, "");
+  }
+  EXPECT_TRUE(is_any_refused);
+}
+
+TEST(LayersOfTheSameIds, AreCountedOnce) {
+  const auto graph = parse_graph(
+      "graph counted t h experts k\n"
+      "input x [t, h] rows\ninput ids [t, k] rows i32\ninput weights [t, k] rows fp32\n"
+      "d = permute x ids experts=experts\nn = count ids experts=experts\n"
+      "m = count ids experts=experts\ny = weigh d ids weights\n"
+      "output n rows\noutput m rows\noutput y rows\n");
+  const Operator op =
+      make_graph(graph, {{"t", 5}, {"h", 80}, {"experts", 4}, {"k", 2}}, 2, DType::bf16);
+  const Machine machine = default_machine(2);
+  const OperatorSchedule schedule = schedule_of(find_preset("low-latency"), op, machine, 1);
+  const std::vector<std::string> reasons = legal(op, schedule, machine);
+  ASSERT_FALSE(reasons.empty());
+  EXPECT_NE(reasons.front().find("ids that are counted twice: take one count of them"),
+            std::string::npos)
+      << reasons.front();
+}
+
+}  // namespace
+}  // namespace stretto
