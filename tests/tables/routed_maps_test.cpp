@@ -1,61 +1,16 @@
 // What tables say of rows that choose experts, followed on the host: which rows a partition has,
-// which are added up, sent and merged, and where those of an output by choice go.
+// which are added up, sent and merged.
+#include "routed_maps.h"
+
 #include <gtest/gtest.h>
 
-#include <map>
-
-#include "launch/choice_rows.h"
-#include "routed_memory.h"
-#include "tables/shared_pass.h"
 
 namespace stretto::cuda {
 namespace {
 
-using device::MoverRegion;
 using device::MoverTask;
 using device::RoutedTables;
 using device::RoutedTask;
-
-struct MapsCase {
-  const char *op, *schedule;
-  friend void PrintTo(const MapsCase& c, std::ostream* out) { *out << c.op << " " << c.schedule; }
-};
-
-class RoutedMaps : public testing::TestWithParam<MapsCase> {
- protected:
-  RoutedMaps() : memory_(GetParam().op, GetParam().schedule), plan_(memory_.plan) {}
-
-  // check(instr, tables of the task, set) for all tasks of routed rows, once partitions are made.
-  template <typename Check>
-  void each_task(const Check& check) {
-    for (int rank = 0; rank < plan_.ranks(); ++rank) {
-      for (int set = 0; set < memory_.sets; ++set) {
-        SCOPED_TRACE(fmt::format("rank {}, set {}", rank, set));
-        memory_.make_partitions(rank, set);
-        memory_.each_routed(rank, [&](const Instr& instr, const MoverTask& task,
-                                      const RoutedTask& routed, const MoverTable& table) {
-          check(instr,
-                RoutedTables::of(task, routed,
-                                 table.regions[size_of(set)].data() + task.first_region),
-                set);
-        });
-      }
-    }
-  }
-  device::ExpertShares shares() const { return {memory_.experts, plan_.ranks()}; }
-  // The operator's output.
-  uint16_t out() const {
-    return *plan_.find_buffer(memory_.op.tensor(memory_.op.outputs[0].tensor).name);
-  }
-  bool hands_over_by_choice() const {
-    return std::string(GetParam().op).find("-up") != std::string::npos || only_dispatches();
-  }
-  bool only_dispatches() const { return std::string(GetParam().op).starts_with("dispatch"); }
-  static size_t size_of(int value) { return static_cast<size_t>(value); }
-
-  RoutedMemory memory_;
-  const Plan& plan_;
-};
 
 TEST_P(RoutedMaps, PartitionsHaveEveryChoiceOnce) {
   int seen = 0;
@@ -194,55 +149,6 @@ TEST_P(RoutedMaps, RowsGoToTheRanksOfTheirExperts) {
   }
 }
 
-// Of an output by choice every element is stored once, from a row of its own choice, if that is an
-// expert's.
-TEST_P(RoutedMaps, OutputsByChoiceAreStoredOnce) {
-  int scattering = 0;
-  for (int rank = 0; rank < plan_.ranks(); ++rank) {
-    for (int set = 0; set < memory_.sets; ++set) memory_.make_partitions(rank, set);
-    for (const GemmLaunch& launch : memory_.tables[size_of(rank)].gemms) {
-      if (!launch.config.scatters) continue;
-      ++scattering;
-      Region output;
-      output.buffer = out();
-      output.rank = static_cast<decltype(output.rank)>(rank);
-      output.row1 = memory_.tokens * memory_.top_k;
-      output.col1 = plan_.buffers[out()].cols;
-      std::vector<int> stored(size_of(output.rows()) * size_of(output.cols()));
-      for (size_t block = 0; block < launch.table.blocks.size(); ++block) {
-        for (size_t t = 0; t < launch.table.blocks[block].size(); ++t) {
-          EXPECT_EQ(launch.table.blocks[block][t].num_destinations, 0);
-          const device::GemmEntry& entry = launch.table.entries[0][block][t];
-          const int32_t expert = device::number_at({entry.expert, 0}, 0);
-          if (expert < 0) continue;
-          for (uint32_t row = 0; row < entry.rows; ++row) {
-            const auto choice = static_cast<uint32_t>(device::number_at({entry.choices, 4}, row));
-            if (choice >= entry.to.rows) continue;
-            const uint64_t at =
-                entry.to.address + choice * entry.to.row_bytes - memory_.address(output, 0, 0, 0);
-            const auto to = static_cast<int32_t>(at / row_bytes_of(plan_.buffers[out()]));
-            const auto column = static_cast<int32_t>(at % row_bytes_of(plan_.buffers[out()])) / 2;
-            ASSERT_LT(to, output.rows());
-            EXPECT_EQ(memory_.id(to / memory_.top_k, to % memory_.top_k), expert);
-            for (uint32_t c = 0; c < entry.to.column_bytes / 2; ++c) {
-              ++stored.at(size_of(to * output.cols() + column) + c);
-            }
-          }
-        }
-      }
-      for (int32_t row = 0; row < output.rows(); ++row) {
-        const bool is_one =
-            memory_.is_experts(row / memory_.top_k, row % memory_.top_k, 0, memory_.experts);
-        for (int32_t c = 0; c < output.cols(); ++c) {
-          ASSERT_EQ(stored[size_of(row * output.cols() + c)], is_one ? 1 : 0) << row << " " << c;
-        }
-      }
-    }
-  }
-  const bool is_up = std::string(GetParam().op).find("-up") != std::string::npos;
-  EXPECT_EQ(scattering, is_up ? plan_.ranks() : 0);
-}
-
 TEST_P(RoutedMaps, CountsAreSumsOfAllBlocks) {
   if (!only_dispatches()) return;
   int seen = 0;
@@ -261,52 +167,6 @@ TEST_P(RoutedMaps, CountsAreSumsOfAllBlocks) {
     }
   });
   EXPECT_EQ(seen, plan_.ranks() * memory_.sets);
-}
-
-// Where a permute hands rows over, too: those of a rank's own experts, each from its token's row.
-TEST_P(RoutedMaps, PermutedRowsByChoiceAreStoredOnce) {
-  if (!only_dispatches()) return;
-  Region output;
-  output.buffer = out();
-  const int32_t rows = memory_.tokens * memory_.top_k;
-  const auto row_bytes = static_cast<int64_t>(row_bytes_of(plan_.buffers[out()]));
-  std::map<std::pair<int, int>, std::vector<int>> stored;  // by rank and set
-  each_task([&](const Instr& instr, const RoutedTables& of, int set) {
-    if (instr.op != Opcode::permute) return;
-    const auto reads = plan_.reads(instr);
-    output.rank = plan_.writes(instr)[0].rank;
-    std::vector<int>& own = stored[{output.rank, set}];
-    own.resize(size_of(rows));
-    for (uint32_t row = 0; row < of.task.rows; ++row) {
-      const auto moved = of.permuted(device::number_at(of.from[0], row), row);
-      if (!moved.is_there) continue;
-      const auto first = static_cast<int64_t>(memory_.address(output, 0, 0, set));
-      const int64_t at = static_cast<int64_t>(of.to[0].address) +
-                         static_cast<int64_t>(moved.to) * row_bytes - first;
-      ASSERT_EQ(at % row_bytes, 0);
-      const auto choice = static_cast<int32_t>(at / row_bytes);
-      ASSERT_LT(choice, rows);
-      ++own[size_of(choice)];
-      const int32_t token = choice / memory_.top_k;
-      EXPECT_EQ(memory_.first_token(reads[1]) + static_cast<int32_t>(moved.from), token);
-      EXPECT_EQ(of.from[1].address + moved.from * of.from[1].row_bytes,
-                memory_.address(reads[1], static_cast<int32_t>(moved.from), 0, set));
-    }
-    for (const int32_t wild : {-1, INT32_MIN, INT32_MAX}) {
-      EXPECT_FALSE(of.permuted(wild, 0).is_there) << wild;
-    }
-    const auto behind = static_cast<int32_t>(of.routed.own_experts);
-    EXPECT_FALSE(of.permuted(behind, 0).is_there);
-  });
-  EXPECT_EQ(stored.size(), size_of(plan_.ranks() * memory_.sets));
-  for (const auto& [where, own] : stored) {
-    const int rank = where.first;
-    for (int32_t choice = 0; choice < rows; ++choice) {
-      const bool is_own = memory_.is_experts(choice / memory_.top_k, choice % memory_.top_k,
-                                             shares().begin(rank), shares().size(rank));
-      ASSERT_EQ(own[size_of(choice)], is_own ? 1 : 0) << rank << " " << choice;
-    }
-  }
 }
 
 // Sums of rows that the caller has by choice, which no partition names.
@@ -338,63 +198,6 @@ TEST_P(MovedMaps, SumsTakeTheRowsOfTheRanksChoices) {
     }
   }
   EXPECT_EQ(there, all * memory_.sets);
-}
-
-// By address of a row's choice: of X, and of the row that it becomes, or of the first of all.
-using MovedRows = std::map<DevicePtr, std::vector<DevicePtr>>;
-
-MovedRows moved_rows(const MoverTable& table) {
-  MovedRows rows;
-  for (const std::vector<MoverTask>& tasks : table.blocks) {
-    for (const MoverTask& task : tasks) {
-      const bool by_choice = table.routed.at(task.routed - 1).own_experts != 0;
-      for (const std::vector<MoverRegion>& set : table.regions) {
-        const MoverRegion* const of = set.data() + task.first_region;
-        for (uint32_t row = 0; row < task.rows; ++row) {
-          const DevicePtr to = of[2].address + (by_choice ? 0 : row * of[2].row_bytes);
-          EXPECT_TRUE(
-              rows.emplace(of[0].address + row * of[0].row_bytes, std::vector{of[1].address, to})
-                  .second);
-        }
-      }
-    }
-  }
-  return rows;
-}
-
-TEST(SharedPasses, HaveTheRowsOfTheTasksThatTheyJoin) {
-  struct Case {
-    const char *op, *schedule;
-    size_t joined;  // a run of rows for each partition
-  };
-  for (const Case& c :
-       {Case{"moe-ep t=300 h=512 f=256 experts=8 k=2 ranks=1", "sequential,permute=pass", 1},
-        Case{"moe-tp t=300 h=512 f=256 experts=8 k=2 ranks=2", "sequential,permute=pass", 1}}) {
-    SCOPED_TRACE(c.op);
-    const RoutedMemory memory(c.op, c.schedule);
-    int seen = 0;
-    for (const RankTables& of_rank : memory.tables) {
-      for (const MoverTable& table : of_rank.moves) {
-        MoverTable shared = table;
-        share_rows(shared);
-        const device::RoutedKind kind =
-            table.routed.empty() ? device::RoutedKind::route : table.routed.front().kind;
-        if (kind != device::RoutedKind::permute) {
-          EXPECT_EQ(shared.shared_by, 0);
-          EXPECT_EQ(shared.routed.size(), table.routed.size());
-          continue;
-        }
-        ++seen;
-        ASSERT_TRUE(table.passes);
-        EXPECT_GT(table.routed.size(), c.joined);
-        EXPECT_EQ(shared.shared_by, static_cast<int>(table.blocks.size()));
-        ASSERT_EQ(shared.blocks.size(), 1u);
-        EXPECT_EQ(shared.blocks[0].size(), c.joined);
-        EXPECT_EQ(moved_rows(shared), moved_rows(table));
-      }
-    }
-    EXPECT_EQ(seen, memory.plan.ranks());
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, MovedMaps,
