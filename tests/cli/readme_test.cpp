@@ -33,7 +33,7 @@ std::vector<std::vector<std::string>> commands_behind(const std::string& heading
 }
 
 TEST(Readme, LinesToTryWorkWithoutAGpu) {
-  const auto commands = commands_behind("## Two commands");
+  const auto commands = commands_behind("## Without a GPU");
   EXPECT_GE(commands.size(), 4u);
   const ScratchFolder scratch;
   for (auto command : commands) {
