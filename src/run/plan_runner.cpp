@@ -224,13 +224,13 @@ cuda::DevicePtr PlanRunner::buffer(std::string_view name, int rank) const {
   return memory_.places(rank)[static_cast<size_t>(rank)][*index][0];
 }
 
-void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const CallRows& rows,
+void PlanRunner::enqueue(int rank, cuda::StreamHandle stream, const RowsOfCall& rows,
                          std::span<const CallTensor> tensors) {
   const cuda::BesideCaptures beside;
   enqueue_at(rank, stream, rows, places_of(rank, rows, tensors));
 }
 
-std::vector<cuda::CallPlace> PlanRunner::places_of(int rank, const CallRows& rows,
+std::vector<cuda::CallPlace> PlanRunner::places_of(int rank, const RowsOfCall& rows,
                                                    std::span<const CallTensor> tensors) {
   if (!has_met_) {
     throw SystemError(
@@ -253,7 +253,7 @@ std::vector<cuda::CallPlace> PlanRunner::places_of(int rank, const CallRows& row
   return places;
 }
 
-void PlanRunner::enqueue_at(int rank, cuda::StreamHandle stream, const CallRows& rows,
+void PlanRunner::enqueue_at(int rank, cuda::StreamHandle stream, const RowsOfCall& rows,
                             cuda::CallPlaces places) {
   // A graph is launched on other streams than it was captured on.
   const std::optional<uint64_t> capture = cuda::Stream(stream).capture();

@@ -78,18 +78,18 @@ class PlanRunner {
   // With fewer rows than the plan, where the runner serves them: inputs and outputs have room for
   // the plan's and begin with the run's (serve.h). A library multiplies as many rows of A as memory
   // may say there are. Throws UsageError.
-  void enqueue(int rank, cuda::StreamHandle stream, const CallRows& rows) {
+  void enqueue(int rank, cuda::StreamHandle stream, const RowsOfCall& rows) {
     enqueue(rank, stream, rows, {});
   }
   // Of a runner with tensors_at_calls: `tensors` are the rank's, by name, with the run's rows, or
   // the most that memory may say. Throws UsageError saying what is wrong with one.
-  void enqueue(int rank, cuda::StreamHandle stream, const CallRows& rows,
+  void enqueue(int rank, cuda::StreamHandle stream, const RowsOfCall& rows,
                std::span<const CallTensor> tensors);
   // The two halves of it: what may be refused, and what is enqueued, by a caller that is beside
   // captures: new addresses allocate, and graphs are made.
-  std::vector<cuda::CallPlace> places_of(int rank, const CallRows& rows,
+  std::vector<cuda::CallPlace> places_of(int rank, const RowsOfCall& rows,
                                          std::span<const CallTensor> tensors);
-  void enqueue_at(int rank, cuda::StreamHandle stream, const CallRows& rows,
+  void enqueue_at(int rank, cuda::StreamHandle stream, const RowsOfCall& rows,
                   cuda::CallPlaces places);
   // Bytes of tensors that were copied, since other ranks reach the plan's own in their place.
   uint64_t copied_bytes() const;

@@ -100,7 +100,7 @@ void RankStreams::show_run(const Stream& main, bool is_captured) {
 }
 
 // Launches of a run with what it always has: its rows, its tensors and the set of instances.
-void RankStreams::enqueue(cuda::StreamHandle handle, const CallRows& rows,
+void RankStreams::enqueue(cuda::StreamHandle handle, const RowsOfCall& rows,
                           const std::optional<uint64_t>& capture, cuda::CallPlaces places) {
   const Stream main(handle);
   call_ = {places, 0};
@@ -118,7 +118,7 @@ void RankStreams::enqueue(cuda::StreamHandle handle, const CallRows& rows,
                     [&](const Stream& stream) { enqueue_run(stream, rows, set); });
 }
 
-void RankStreams::enqueue_run(const Stream& main, const CallRows& rows, int set) {
+void RankStreams::enqueue_run(const Stream& main, const RowsOfCall& rows, int set) {
   experts_.prepare(set, call_.places);
   if (setup_.calls != nullptr) copy_tensors(main, false, rows);
   if (alternates_) {
@@ -138,7 +138,7 @@ void RankStreams::enqueue_run(const Stream& main, const CallRows& rows, int set)
 }
 
 template <typename Params>
-Params RankStreams::with_rows(const Params& params, const CallRows& rows) const {
+Params RankStreams::with_rows(const Params& params, const RowsOfCall& rows) const {
   Params result = params;
   if (rows.at != 0) {
     result.rows.at = reinterpret_cast<const int32_t*>(rows.at);
@@ -164,7 +164,7 @@ bool RankStreams::starts_early(const Op& op) const {
   return kernels_overlap_ && is_ours(op) && is_ours(ops_[at - 1]);
 }
 
-void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallRows& rows) {
+void RankStreams::issue(const Op& op, const Stream& stream, int set, const RowsOfCall& rows) {
   switch (op.kind) {
     case StreamOp::gemm: {
       if (setup_.program.needs[op.index].few_rows) {
@@ -250,7 +250,7 @@ void RankStreams::issue(const Op& op, const Stream& stream, int set, const CallR
 }
 
 void RankStreams::make_collective(const Op& op, const Stream& stream, int set,
-                                  const CallRows& rows) const {
+                                  const RowsOfCall& rows) const {
   if (setup_.low_latency == nullptr) {
     std::vector<cuda::NcclCall> calls = collectives_[op.index][static_cast<size_t>(set)];
     for (cuda::NcclCall& call : calls) call = cuda::at_call(call, call_.places);
@@ -264,7 +264,7 @@ void RankStreams::make_collective(const Op& op, const Stream& stream, int set,
 }
 
 cuda::LowLatencyCall RankStreams::call_of(const LowLatencyOp& made, int set,
-                                          const CallRows& rows) const {
+                                          const RowsOfCall& rows) const {
   cuda::LowLatencyCall call = made.by_set[static_cast<size_t>(set)];
   const int64_t all = setup_.plan.op.rows();
   if (rows.at != 0) {

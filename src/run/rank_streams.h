@@ -25,6 +25,7 @@
 #include "run/low_latency_lane.h"
 #include "run/marked_tasks.h"
 #include "run/nccl_lane.h"
+#include "run/rows_of_call.h"
 #include "run/run_counts.h"
 #include "run/stuck_wait.h"
 #include "run/whole_product.h"
@@ -35,13 +36,6 @@
 #include "tables/transfers.h"
 
 namespace stretto::runtime {
-
-// How many rows a run has: so many, or what `at` in the rank's memory says when its kernels start,
-// which is then at most so many. All ranks say the same. 0: the plan's.
-struct CallRows {
-  int32_t rows = 0;
-  cuda::DevicePtr at = 0;
-};
 
 class RankStreams {
  public:
@@ -75,7 +69,7 @@ class RankStreams {
 
   // One run, behind what `main` already has; what follows on `main` comes after the run. `capture`
   // is the stream's (Stream::capture()); `places` are of the call's tensors, where calls name them.
-  void enqueue(cuda::StreamHandle main, const CallRows& rows,
+  void enqueue(cuda::StreamHandle main, const RowsOfCall& rows,
                const std::optional<uint64_t>& capture, cuda::CallPlaces places = {});
   uint64_t copied_bytes() const { return copied_bytes_; }
   // A captured graph must hold a multiple of this many runs.
@@ -191,23 +185,24 @@ class RankStreams {
 
   void add_kernels();
   // All of a run, behind what the stream has.
-  void enqueue_run(const cuda::Stream& main, const CallRows& rows, int set);
+  void enqueue_run(const cuda::Stream& main, const RowsOfCall& rows, int set);
   bool takes_graphs() const;
   // Finds the call's tables; what tells it from others.
   CallSlots::Key begin_call(const cuda::Stream& main, bool is_captured);
   // What calls are alike in that differ in addresses.
-  CallSlots::Key kind_of_call(const CallRows& rows, int set) const;
+  CallSlots::Key kind_of_call(const RowsOfCall& rows, int set) const;
   uint64_t copied_in_call() const;
-  void copy_tensors(const cuda::Stream& main, bool outputs, const CallRows& rows);
+  void copy_tensors(const cuda::Stream& main, bool outputs, const RowsOfCall& rows);
   // One piece of memory that stands for every tensor in what is enqueued before calls.
   cuda::CallPlaces places_before_calls();
   device::GemmParams at_call(device::GemmParams params, size_t kernel) const;
   device::MoverParams at_call(device::MoverParams params, size_t kernel) const;
-  cuda::LowLatencyCall call_of(const LowLatencyOp& made, int set, const CallRows& rows) const;
+  cuda::LowLatencyCall call_of(const LowLatencyOp& made, int set, const RowsOfCall& rows) const;
   size_t matmul_at_call(const MatrixProduct& product, const cuda::LibraryMatmul::Places& places);
   void add_products();
   void add_few_rows(uint32_t kernel);
-  void send_product(const Op& op, const cuda::Stream& stream, int set, const CallRows& rows) const;
+  void send_product(const Op& op, const cuda::Stream& stream, int set,
+                    const RowsOfCall& rows) const;
   // Of an op that receives: its product is the op before it, and does not read where it writes.
   bool receives_early(const Op& op, int set, const cuda::LowLatencyCall& call) const;
   void require_clusters() const;
@@ -235,19 +230,19 @@ class RankStreams {
   cuda::DevicePtr counter(const Instr& wait) const;
   int next_set(const std::optional<uint64_t>& capture);
   void show_run(const cuda::Stream& main, bool is_captured);
-  void multiply(uint32_t kernel, const cuda::Stream& stream, int set, const CallRows& rows,
+  void multiply(uint32_t kernel, const cuda::Stream& stream, int set, const RowsOfCall& rows,
                 bool starts_early);
-  void multiply(const MatrixProduct& product, const cuda::Stream& stream, const CallRows& rows);
+  void multiply(const MatrixProduct& product, const cuda::Stream& stream, const RowsOfCall& rows);
   void make_collective(const Op& op, const cuda::Stream& stream, int set,
-                       const CallRows& rows) const;
-  void issue(const Op& op, const cuda::Stream& stream, int set, const CallRows& rows);
+                       const RowsOfCall& rows) const;
+  void issue(const Op& op, const cuda::Stream& stream, int set, const RowsOfCall& rows);
   // Whether a kernel of tiles is none of cuBLAS.
   bool is_kernel_of_ours(uint32_t gemm) const;
   // Whether both it, one of ops_, and the one before it are kernels of ours, which wait for the end
   // of that by themselves; or it begins a run that may begin so.
   bool starts_early(const Op& op) const;
   template <typename Params>
-  Params with_rows(const Params& params, const CallRows& rows) const;
+  Params with_rows(const Params& params, const RowsOfCall& rows) const;
 
   Setup setup_;
   int sets_;

@@ -22,7 +22,7 @@ CallSlots::Key RankStreams::begin_call(const Stream& main, bool is_captured) {
 }
 
 // cuBLAS is asked for other products where tensors lie at other multiples, or rows otherwise apart.
-CallSlots::Key RankStreams::kind_of_call(const CallRows& rows, int set) const {
+CallSlots::Key RankStreams::kind_of_call(const RowsOfCall& rows, int set) const {
   CallSlots::Key kind = {static_cast<uint64_t>(rows.rows), rows.at != 0,
                          static_cast<uint64_t>(set)};
   for (const cuda::CallPlace& place : call_.places.first(setup_.calls->all().size())) {
@@ -42,7 +42,7 @@ uint64_t RankStreams::copied_in_call() const {
   return bytes;
 }
 
-void RankStreams::copy_tensors(const Stream& main, bool outputs, const CallRows& rows) {
+void RankStreams::copy_tensors(const Stream& main, bool outputs, const RowsOfCall& rows) {
   for (size_t i = 0; i < setup_.calls->all().size(); ++i) {
     const CallTensors::Tensor& tensor = setup_.calls->all()[i];
     const cuda::CallPlace& place = call_.places[i];

@@ -39,7 +39,7 @@ void RankStreams::add_few_rows(uint32_t kernel) {
 }
 
 void RankStreams::send_product(const Op& op, const Stream& stream, int set,
-                               const CallRows& rows) const {
+                               const RowsOfCall& rows) const {
   const FewRowsProduct& product = few_rows_.at(op.index);
   auto [of, to] = product.by_set[static_cast<size_t>(set)];
   for (cuda::Matrix* matrix :

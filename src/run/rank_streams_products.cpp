@@ -186,7 +186,7 @@ bool RankStreams::goes_at_once(const MatrixProduct& product) const {
   return true;
 }
 
-void RankStreams::multiply(uint32_t kernel, const Stream& stream, int set, const CallRows& rows,
+void RankStreams::multiply(uint32_t kernel, const Stream& stream, int set, const RowsOfCall& rows,
                            bool starts_early) {
   experts_.launch(kernel, stream, starts_early, kernels_overlap_);
   for (const MatrixProduct& product : products_[kernel][static_cast<size_t>(set)]) {
@@ -201,7 +201,7 @@ void RankStreams::multiply(uint32_t kernel, const Stream& stream, int set, const
 // Where memory says the rows, all that there may be: what stands in the others is nobody's, so it
 // may be multiplied but not written to the caller's result.
 void RankStreams::multiply(const MatrixProduct& product, const Stream& stream,
-                           const CallRows& rows) {
+                           const RowsOfCall& rows) {
   LibraryMatmul::Places places = {cuda::at_call(product.places.a, call_.places),
                                   cuda::at_call(product.places.b, call_.places),
                                   cuda::at_call(product.places.c, call_.places)};

@@ -51,7 +51,7 @@ Operator largest(const Operator& asked, int ranks, const Machine& machine, RowCo
 
 }  // namespace
 
-Operation::State::Planned& Operation::State::Bucket::for_rows(const runtime::CallRows& rows) {
+Operation::State::Planned& Operation::State::Bucket::for_rows(const runtime::RowsOfCall& rows) {
   if (rows.at != 0 && !why_not_of_memory.empty()) {
     throw UsageError("rows that stand in GPU memory: " + why_not_of_memory);
   }
@@ -224,8 +224,8 @@ std::optional<AutoSchedules> Operation::State::other_for_memory(const Operator& 
   return other;
 }
 
-void Operation::State::run(int rank, GpuStream stream, int64_t most, const runtime::CallRows& rows,
-                           std::span<const CallTensor> tensors) {
+void Operation::State::run(int rank, GpuStream stream, int64_t most,
+                           const runtime::RowsOfCall& rows, std::span<const CallTensor> tensors) {
   if (is_fixed() && rows.at != 0) {
     throw UsageError("rows that stand in GPU memory: this operation's are fixed");
   }
@@ -239,7 +239,7 @@ void Operation::State::run(int rank, GpuStream stream, int64_t most, const runti
     throw SystemError(error() + "; finish() on all ranks goes on behind it");
   }
   const auto handle = static_cast<cuda::StreamHandle>(stream);
-  const runtime::CallRows run_rows = is_fixed() ? runtime::CallRows{} : rows;
+  const runtime::RowsOfCall run_rows = is_fixed() ? runtime::RowsOfCall{} : rows;
   const auto places = runner.places_of(rank, run_rows, tensors);
   const auto enqueue = [&] {
     workspace->enter(rank, handle, runner);

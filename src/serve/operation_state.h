@@ -30,7 +30,7 @@ struct Operation::State {
     bool is_settled = false;  // measuring would tell no more
     uint64_t runs = 0;        // of this process's first rank
 
-    Planned& for_rows(const runtime::CallRows& rows);
+    Planned& for_rows(const runtime::RowsOfCall& rows);
   };
 
   State(Context::State& of, const Operator& asked, const OperationOptions& with);
@@ -50,7 +50,7 @@ struct Operation::State {
   // Those that graphs may still hold, too.
   void for_each_runner(const std::function<void(runtime::PlanRunner&)>& visit) const;
 
-  void run(int rank, GpuStream stream, int64_t most, const runtime::CallRows& rows,
+  void run(int rank, GpuStream stream, int64_t most, const runtime::RowsOfCall& rows,
            std::span<const CallTensor> tensors);
   // Of all buckets: nobody knows which graphs were launched. The first that ended badly is told.
   void finish();

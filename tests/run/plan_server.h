@@ -82,7 +82,7 @@ class Server {
     on_all([&](int rank) { graphs[static_cast<size_t>(rank)].reset(); });
   }
   // As many runs as a graph has.
-  void enqueue(int rank, const CallRows& rows) {
+  void enqueue(int rank, const RowsOfCall& rows) {
     for (int run = 0; run < runner_.runs_per_graph(); ++run) {
       runner_.enqueue(rank, runner_.stream(rank).handle(), rows);
     }
