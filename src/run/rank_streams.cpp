@@ -21,6 +21,9 @@ RankStreams::RankStreams(const Setup& setup)
       sets_(cuda::num_sets(setup.plan)),
       fork_(false),
       sync_(setup.kernels.sync(setup.device)),
+      library_({setup.plan, setup.places, setup.device, setup.kernels, sets_, setup.serves,
+                setup.rows_in_memory, setup.calls != nullptr, setup.first_algorithms,
+                setup.most_proposals}),
       experts_({setup.plan, setup.rank, setup.places, setup.device, setup.kernels, sets_}) {
   for (size_t i = 0; i < setup.program.streams.size(); ++i) {
     streams_.push_back(i == 0 ? nullptr : std::make_unique<Stream>());
@@ -150,7 +153,7 @@ Params RankStreams::with_rows(const Params& params, const RowsOfCall& rows) cons
 
 bool RankStreams::is_kernel_of_ours(uint32_t gemm) const {
   if (!setup_.program.needs[gemm].library) return true;
-  return products_[setup_.program.number_of_kind(gemm)].front().empty();  // of experts
+  return !library_.has(setup_.program.number_of_kind(gemm));  // of experts
 }
 
 bool RankStreams::starts_early(const Op& op) const {

@@ -11,9 +11,7 @@
 
 #include "fabric/communicators.h"
 #include "gpu/gemm_kernel.h"
-#include "gpu/library_matmul.h"
 #include "gpu/sync_kernels.h"
-#include "launch/library_products.h"
 #include "launch/rank_program.h"
 #include "launch/signal_layout.h"
 #include "run/call_graphs.h"
@@ -22,13 +20,13 @@
 #include "run/copy_rows.h"
 #include "run/expert_launches.h"
 #include "run/kernel_store.h"
+#include "run/library_launches.h"
 #include "run/low_latency_lane.h"
 #include "run/marked_tasks.h"
 #include "run/nccl_lane.h"
 #include "run/rows_of_call.h"
 #include "run/run_counts.h"
 #include "run/stuck_wait.h"
-#include "run/whole_product.h"
 #include "tables/collectives.h"
 #include "tables/copied_notifies.h"
 #include "tables/mover_table.h"
@@ -99,7 +97,7 @@ class RankStreams {
   // By product of the operator: the fewest algorithms that a library proposes where the plan asks
   // for another; its first has taken the place of that. kMostAlgorithms: it proposes all that are
   // asked for.
-  std::vector<int> num_proposed() const;
+  std::vector<int> num_proposed() const { return library_.num_proposed(); }
   // The collectives of a run by themselves: at first use NCCL connects.
   void enqueue_collectives(const cuda::Stream& stream);
   // Once what the two have enqueued has ended: they need no memory of their own any more.
@@ -138,21 +136,6 @@ class RankStreams {
     cuda::DevicePtr counter;
     int64_t threshold;
   };
-  // Rows of a library's product for fewer rows than this are multiplied as this many would be; and
-  // rows that a product has which only loads what multiplies it.
-  static constexpr int64_t kFewestRows = 16, kSpareRows = 8;
-  // Products that lie alike share what multiplies them.
-  struct MatrixProduct {
-    size_t matmul = 0;
-    cuda::LibraryMatmul::Places places;
-    std::array<cuda::Matrix, 3> matrices = {};  // A, B and C
-    int sms = 0, algorithm = 0;
-    size_t of = 0;           // which product of the operator it is
-    bool is_result = false;  // the caller's, where rows beyond a run's stay as they were
-    // Each of several weights by itself, where only a call says whether they lie behind one
-    // another.
-    std::vector<MatrixProduct> by_weight = {};
-  };
   // Of few rows, whose kernel sends what it has multiplied to a collective, or stores it.
   struct FewRowsProduct {
     const cuda::FewRowsKernel* kernel = nullptr;
@@ -164,12 +147,6 @@ class RankStreams {
     std::vector<Matrices> by_set = {};
     bool are_weights_given = false;         // no kernel of the plan writes them
     std::optional<uint32_t> receiver = {};  // of low_latency_
-  };
-  struct SharedMatmul {
-    std::array<cuda::Matrix, 3> shape;  // their addresses are what these are multiples of
-    int sms;                            // that it may have, 0: all
-    int algorithm;                      // that is asked for
-    cuda::LibraryMatmul matmul;
   };
 
   struct LowLatencyOp {
@@ -198,7 +175,6 @@ class RankStreams {
   device::GemmParams at_call(device::GemmParams params, size_t kernel) const;
   device::MoverParams at_call(device::MoverParams params, size_t kernel) const;
   cuda::LowLatencyCall call_of(const LowLatencyOp& made, int set, const RowsOfCall& rows) const;
-  size_t matmul_at_call(const MatrixProduct& product, const cuda::LibraryMatmul::Places& places);
   void add_products();
   void add_few_rows(uint32_t kernel);
   void send_product(const Op& op, const cuda::Stream& stream, int set,
@@ -208,13 +184,6 @@ class RankStreams {
   void require_clusters() const;
   int sms_for_library() const;    // that a product may have, 0: all
   int sms_beside_movers() const;  // the same
-  // Of results beside one another: one product where the weights lie behind one another.
-  std::vector<MatrixProduct> products_beside(const std::vector<cuda::Product>& beside,
-                                             const MatrixProduct& like, int set);
-  void choose_matmul(MatrixProduct& product);  // by its matrices
-  bool goes_at_once(const MatrixProduct& product) const;
-  // Of all sets; and, where weights may lie behind one another, of each of them by itself too.
-  void for_each_product(const std::function<void(const MatrixProduct&)>& visit) const;
   void add_marks(std::vector<uint32_t>& lanes, std::vector<std::vector<uint32_t>>& positions);
   void add_ops();
   void add_waits(uint32_t stream, const std::vector<cuda::Step>& steps);
@@ -232,7 +201,6 @@ class RankStreams {
   void show_run(const cuda::Stream& main, bool is_captured);
   void multiply(uint32_t kernel, const cuda::Stream& stream, int set, const RowsOfCall& rows,
                 bool starts_early);
-  void multiply(const MatrixProduct& product, const cuda::Stream& stream, const RowsOfCall& rows);
   void make_collective(const Op& op, const cuda::Stream& stream, int set,
                        const RowsOfCall& rows) const;
   void issue(const Op& op, const cuda::Stream& stream, int set, const RowsOfCall& rows);
@@ -266,14 +234,9 @@ class RankStreams {
   std::vector<Op> ops_;
   std::vector<const cuda::GemmKernel*> gemm_kernels_;
   std::vector<cuda::DeviceGemmTable> gemms_;  // of each of these
-  cuda::MatmulLibrary* library_ = nullptr;    // where it multiplies
-  std::vector<SharedMatmul> matmuls_;
-  std::vector<std::vector<std::vector<MatrixProduct>>> products_;  // [kernel of a library's][set]
-  std::map<uint32_t, FewRowsProduct> few_rows_;                    // by GEMM kernel
-  ExpertLaunches experts_;                             // by the same number; of each kernel either
-  cuda::DeviceMemory workspace_, spare_rows_;          // of the library's products
-  std::vector<cuda::DeviceMemory> former_workspaces_;  // runs may still use them
-  std::optional<WholeProduct> whole_product_;  // where memory may say the rows of the result
+  LibraryLaunches library_;  // by number among the kernels that a library multiplies
+  std::map<uint32_t, FewRowsProduct> few_rows_;  // by GEMM kernel
+  ExpertLaunches experts_;                       // by the same number; of each kernel either
   std::vector<cuda::DeviceMoverTable> moves_;
   std::vector<KernelMarks> marks_;  // without their words, of gemms_ and then moves_
   std::vector<ValueWait> value_waits_;

@@ -6,7 +6,6 @@
 namespace stretto::runtime {
 
 using cuda::DevicePtr;
-using cuda::LibraryMatmul;
 using cuda::Stream;
 
 CallSlots::Key RankStreams::begin_call(const Stream& main, bool is_captured) {
@@ -87,35 +86,6 @@ device::MoverParams RankStreams::at_call(device::MoverParams params, size_t kern
   return params;
 }
 
-// What multiplies tensors that lie as even and without gaps as stand-ins do; for others there may
-// be none yet.
-size_t RankStreams::matmul_at_call(const MatrixProduct& product,
-                                   const LibraryMatmul::Places& places) {
-  if (setup_.calls == nullptr) return product.matmul;
-  MatrixProduct made;
-  made.matrices = product.matrices;
-  made.sms = product.sms;
-  made.algorithm = product.algorithm;
-  const std::array<DevicePtr, 3> at = {places.a, places.b, places.c};
-  bool is_alike = true;
-  for (size_t i = 0; i < at.size(); ++i) {
-    cuda::Matrix& matrix = made.matrices[i];
-    const int64_t stride = cuda::at_call(matrix, call_.places).stride;
-    is_alike = is_alike && stride == matrix.stride &&
-               cuda::alignment_of(at[i]) == cuda::alignment_of(matrix.address);
-    matrix.stride = stride;
-    matrix.address = at[i];
-  }
-  if (is_alike) return product.matmul;
-  choose_matmul(made);
-  const size_t bytes = matmuls_[made.matmul].matmul.workspace_bytes();
-  if (bytes > workspace_.num_bytes()) {
-    former_workspaces_.push_back(std::move(workspace_));
-    workspace_ = cuda::DeviceMemory(bytes);
-  }
-  return made.matmul;
-}
-
 cuda::CallPlaces RankStreams::places_before_calls() {
   if (setup_.calls == nullptr || !before_calls_.empty()) return before_calls_;
   size_t most = 0;
@@ -124,11 +94,7 @@ cuda::CallPlaces RankStreams::places_before_calls() {
     most = std::max(most, row * static_cast<size_t>(tensor.rows));
     before_calls_.push_back({0, row, row, tensor.rows});
   }
-  for_each_product([&](const MatrixProduct& product) {
-    const cuda::Matrix& weights = product.matrices[1];  // all of those that are multiplied at once
-    const int64_t elements = weights.rows * weights.stride;
-    most = std::max(most, static_cast<size_t>(elements * num_bytes(weights.dtype)));
-  });
+  most = std::max(most, library_.most_weight_bytes());
   for (size_t i = 0; i < setup_.calls->all().size(); ++i) {
     if (!setup_.calls->all()[i].is_shared) continue;
     const cuda::CallPlace place = before_calls_[i];

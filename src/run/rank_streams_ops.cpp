@@ -185,7 +185,8 @@ void RankStreams::add_ends_of_run() {
   }
   // A run without any kernel has one all the same, so that the host sees runs go by; but not where
   // it would take its time behind a library's kernels.
-  if (counters.empty() && copied.empty() && (!counts_.empty() || library_ || !few_rows_.empty())) {
+  if (counters.empty() && copied.empty() &&
+      (!counts_.empty() || library_.is_any() || !few_rows_.empty())) {
     return;
   }
   advance_ = {space_of({}),
