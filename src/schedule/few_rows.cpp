@@ -14,10 +14,6 @@ namespace {
 // may be more than what a collective alone sends so.
 constexpr int64_t kMostOfTwo = 16 << 20;
 
-FewRowsTile tile_of(const Segment& op, int sms) {
-  return few_rows_tile(op.local_m(), op.local_n(), op.local_k(), times_sent(op), sms);
-}
-
 }  // namespace
 
 std::string why_no_few_rows(const Segment& op) {
@@ -54,13 +50,10 @@ std::string why_no_few_rows(const Segment& op) {
   return "";
 }
 
-bool sends_tiles_beside(const Segment& op, int sms) {
-  return op.local_m() > kRowsThatStream && tile_of(op, sms).sends_beside;
-}
-
 bool sends_in_time(const Segment& op, int sms) {
   if (op.local_m() <= kRowsThatStream) return !streams_in_rounds(op, sms);
-  const FewRowsTile tile = tile_of(op, sms);
+  const FewRowsTile tile =
+      few_rows_tile(op.local_m(), op.local_n(), op.local_k(), times_sent(op), sms);
   return tile.rounds == 1 || tile.sends_beside;
 }
 

@@ -12,9 +12,6 @@ namespace stretto {
 // would be right.
 std::string why_no_few_rows(const Segment& op);
 
-// Whether its blocks send a tile beside their next one.
-bool sends_tiles_beside(const Segment& op, int sms);
-
 // Whether a product that streams its weights has more tiles than the SMs have at once: the next
 // round's weights are asked for when the first has ended.
 bool streams_in_rounds(const Segment& op, int sms);
