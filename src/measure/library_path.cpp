@@ -119,7 +119,9 @@ cuda::DevicePtr LibraryPath::tensor(int rank, int id, const DeviceMemory& otherw
   return op_.tensor(id).stage < 0 ? tensors_.input(rank, id) : otherwise.address();
 }
 
-void LibraryPath::enqueue(int rank, bool products, bool collectives) const {
+void LibraryPath::enqueue(int rank, LibraryCalls calls) const {
+  const bool products = calls != LibraryCalls::collectives;
+  const bool collectives = calls != LibraryCalls::products;
   for (size_t i = 0; i < op_.segments.size(); ++i) {
     const OperatorSegment& segment = op_.segments[i];
     const int ranks = segment.is_gather() ? op_.team_ranks(op_.tensor(segment.input))

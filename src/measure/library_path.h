@@ -4,12 +4,16 @@
 // each where it is needed, of sizes that a program would wait for and only a benchmark knows.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "measure/bench_tensors.h"
 
 namespace stretto::runtime {
+
+// Which calls of the path.
+enum class LibraryCalls : uint8_t { products, collectives, all };
 
 class LibraryPath {
  public:
@@ -25,7 +29,7 @@ class LibraryPath {
   bool communicates() const;
   // On the rank's stream, its GPU current. Of an operator that they do not make they work on
   // tensors of the same sizes.
-  void enqueue(int rank, bool products, bool collectives) const;
+  void enqueue(int rank, LibraryCalls calls) const;
 
  private:
   struct Rank {

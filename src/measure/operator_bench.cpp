@@ -25,10 +25,10 @@ class Contestant {
  public:
   // Calls of libraries.
   Contestant(const BenchTensors& tensors, const BenchOptions& options, const LibraryPath& library,
-             bool gemm, bool collective)
+             LibraryCalls calls)
       : tensors_(tensors), options_(options) {
-    const auto enqueue = [&library, gemm, collective](int rank, const cuda::Stream&) {
-      library.enqueue(rank, gemm, collective);
+    const auto enqueue = [&library, calls](int rank, const cuda::Stream&) {
+      library.enqueue(rank, calls);
     };
     // NCCL sets up at first use, and that cannot be captured.
     fabric::Fabric& fabric = tensors.fabric();
@@ -176,11 +176,11 @@ BenchTimes bench_operator(const Operator& op, const Plan* library,
   const BenchTensors tensors(op, fabric, compiler, options.routing);
   const LibraryPath path(tensors);
   std::optional<Contestant> gemm, collective, sequential;
-  if (path.multiplies()) gemm.emplace(tensors, options, path, true, false);
-  if (path.communicates()) collective.emplace(tensors, options, path, false, true);
+  if (path.multiplies()) gemm.emplace(tensors, options, path, LibraryCalls::products);
+  if (path.communicates()) collective.emplace(tensors, options, path, LibraryCalls::collectives);
   const PlanToTime library_plan{library, IfNotProposed::refuse, kMostAlgorithms};
   if (path.is_whole()) {
-    sequential.emplace(tensors, options, path, true, true);
+    sequential.emplace(tensors, options, path, LibraryCalls::all);
   } else if (library != nullptr) {
     sequential.emplace(tensors, options, library_plan, compiler);
   }
