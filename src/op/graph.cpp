@@ -7,6 +7,7 @@
 #include "op/dealing.h"
 #include "op/graph_text.h"
 #include "op/input_sizes.h"
+#include "op/routed_stage_rules.h"
 #include "op/segments.h"
 #include "op/stage_rules.h"
 #include "stretto/operator.h"
@@ -125,7 +126,8 @@ class Binder {
       in.push_back(&graph_.tensors[static_cast<size_t>(stage.in.back())]);
     }
     for (const Tensor* const one : in) {
-      if (stage.team == 0) stage.team = one->team;
+      // Stacks, and what goes by them, are of all ranks.
+      if (stage.team == 0 && !is_routed_stage(text.kind)) stage.team = one->team;
     }
     const StageRule rule = rule_of_sums(stage, in);
     if (!rule.fault.empty()) refuse(text.in_place, rule.fault);

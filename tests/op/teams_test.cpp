@@ -148,6 +148,16 @@ TEST(TeamsOfGraphs, AreConnectedByOwnRowsOnly) {
                       "output y cols\n"),
               HasSubstr("my.graph:4:7: ids is of teams of 4 ranks: stacks and what goes by them "
                         "are of all ranks"));
+  // What a team's ranks have whole is a block of the rows.
+  EXPECT_THAT(refusal("team tp 4\n"
+                      "input x [m, h] whole of tp\n"
+                      "input ids [m, 2] rows i32\n"
+                      "input weights [m, 2] rows fp32\n"
+                      "d = permute x ids experts=8\n"
+                      "y = weigh d ids weights\n"
+                      "output y rows\n"),
+              HasSubstr("my.graph:6:13: permute needs x held by all ranks, and it is held as whole "
+                        "by teams of 4 ranks: there is no edge from one to the other"));
   EXPECT_THAT(refusal("team tp 4\nteam sp 2\n"
                       "input x [m, h] cols of tp\n"
                       "input v [m, h] cols of sp\n"
