@@ -13,8 +13,8 @@ namespace stretto {
 // Whose rows there are: of ag-gemm and gemm-rs the ranks own them, of gemm-ar all are one owner's.
 RowShards row_owners(const Operator& op);
 
-// Whether the buffer is a tensor of the caller's that has rows of the operator: what a product
-// multiplies by a weight, or a result.
+// Whether the buffer is a tensor of the caller's that has rows of the operator: what a stage takes
+// row by row, or a result.
 bool has_callers_rows(const Plan& plan, const Buffer& buffer);
 
 // Rows [first, first + count) of an owner's own.

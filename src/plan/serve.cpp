@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "core/text.h"
+#include "op/stage_rules.h"
+#include "plan/faults.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -100,6 +102,34 @@ void keep_operands(const Plan& plan, const TaskRowFinder& rows_of, const device:
   }
 }
 
+// Why tensors would be others than those of the plan with fewer of their rows; empty: they are not.
+std::string why_rows_are_fixed(const Operator& op) {
+  if (op.has_teams()) return "rows that are dealt to teams are all there in every run";
+  const Operator other =
+      with_rows(op, op.rows() > op.ranks ? op.rows() - op.ranks : op.rows() + op.ranks);
+  const auto is_weight = [&](int tensor) {
+    return std::any_of(op.stages.begin(), op.stages.end(), [&](const Stage& stage) {
+      for (size_t i = 0; i < stage.in.size(); ++i) {
+        if (stage.in[i] == tensor && is_parameter(stage.kind, i)) return true;
+      }
+      return false;
+    });
+  };
+  for (size_t i = 0; i < op.tensors.size(); ++i) {
+    const Tensor &tensor = op.tensors[i], &moved = other.tensors[i];
+    if (tensor.rows == moved.rows && tensor.cols == moved.cols &&
+        tensor.matrices == moved.matrices) {
+      continue;
+    }
+    const bool has_rows = tensor.rows == op.rows() && moved.rows == other.rows() &&
+                          tensor.cols == moved.cols && tensor.matrices == moved.matrices;
+    if (has_rows && !is_weight(static_cast<int>(i))) continue;
+    return fmt::format("{}, whose size goes by {}, would be another tensor with fewer rows",
+                       tensor.name, op.sizes.front().first);
+  }
+  return "";
+}
+
 }  // namespace
 
 device::RunRows run_rows(const Operator& op, int64_t rows) {
@@ -117,6 +147,9 @@ std::vector<std::string> why_not_served(const Plan& plan) {
   if (owners.rows % owners.ranks != 0) {  // fewer rows may reach further owners
     reasons.push_back(fmt::format("shards must be equal: a plan for {} rows has them",
                                   owners.block() * owners.ranks));
+  }
+  if (std::string reason = why_rows_are_fixed(plan.op); !reason.empty()) {
+    reasons.push_back(std::move(reason));
   }
   if (plan.cluster > 1) {  // of a pair one may have no rows
     reasons.push_back("clusters compute all rows: a plan with cluster=1 serves fewer");
@@ -166,6 +199,7 @@ Plan at_rows(const Plan& plan, int64_t rows, PlanLines* lines) {
     served.lanes[l].instrs = std::move(left);
     if (lines != nullptr) lines->lanes[l].instrs = std::move(left_lines);
   }
+  drop_idle_kernels(served);
   return served;
 }
 

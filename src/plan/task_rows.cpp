@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "op/stage_rules.h"
+
 namespace stretto {
 
 RowShards row_owners(const Operator& op) {
@@ -14,10 +16,15 @@ RowShards row_owners(const Operator& op) {
 
 bool has_callers_rows(const Plan& plan, const Buffer& buffer) {
   if (buffer.role != BufferRole::input) return buffer.role == BufferRole::output;
-  return std::any_of(plan.op.segments.begin(), plan.op.segments.end(),
-                     [&](const OperatorSegment& segment) {
-                       return segment.product && plan.op.tensor(segment.input).name == buffer.name;
-                     });
+  const std::optional<int> tensor = plan.op.find_tensor(buffer.name);
+  if (!tensor) return false;
+  const auto takes_rows = [&](const Stage& stage) {
+    for (size_t i = 0; i < stage.in.size(); ++i) {
+      if (stage.in[i] == *tensor && !is_parameter(stage.kind, i)) return true;
+    }
+    return false;
+  };
+  return std::any_of(plan.op.stages.begin(), plan.op.stages.end(), takes_rows);
 }
 
 // A buffer has the operator's rows where it is the caller's, or keeps partial sums until they

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "lower/plan_of.h"
+#include "stretto/check.h"
+#include "stretto/emulate.h"
 #include "stretto/error.h"
+#include "stretto/lower.h"
 
 namespace stretto {
 namespace {
@@ -92,6 +95,61 @@ TEST(RunRows, RefusalsSayWhy) {
   // Where tiles end with the owners anyway, the schedule need not say it.
   EXPECT_EQ(refusal(plan_of("gemm-rs m=128 n=64 k=64 ranks=4 dtype=bf16", "tiles,tile=32x64"), 50),
             "served");
+}
+
+Plan own_plan(std::string_view lines, int ranks = 2) {
+  const Operator op = make_graph(parse_graph("graph own m h\n" + std::string(lines)),
+                                 {{"m", 12}, {"h", 16}}, ranks, DType::bf16);
+  const Machine machine = default_machine(ranks);
+  return lower(op, schedule_of(find_preset("tiles"), op, machine), machine);
+}
+
+// Of operators that no product begins, or whose rows several tensors have.
+TEST(RunRows, AreThoseOfEveryTensorThatHasThem) {
+  for (const char* lines : {"input x [m, h] whole\ny = gelu x\noutput y whole\n",
+                            "input x [m, h] whole\ninput b [1, h] whole\ninput r [m, h] whole\n"
+                            "t = bias x b\ny = add t r\noutput y whole\n",
+                            "input x [m, h] whole\ninput w [h, h] rows\ninput r [m, h] cols\n"
+                            "g = gemm x w\ny = add g r\noutput y cols\n"}) {
+    const Plan plan = own_plan(lines);
+    for (const int64_t rows : {1, 5, 12}) {
+      SCOPED_TRACE(lines);
+      const Plan run = at_rows(plan, rows);
+      EXPECT_TRUE(check(run).clean());
+      const EmulateResult result = emulate(run);
+      EXPECT_TRUE(result.verified && result.faults.empty()) << result.first_wrong;
+    }
+  }
+}
+
+// The second part of the rows has none in such a run.
+TEST(RunRows, LeaveOutProductsOfALibraryThatHaveNone) {
+  const Operator op = make_graph(
+      parse_graph("graph own m h\ninput x [m, h] rows\ninput w [h, h] rows\n"
+                  "input v [h, h] cols\ng = gemm x w\na = gelu g\ny = gemm a v\noutput y rows\n"
+                  "output a cols\n"),
+      {{"m", 40}, {"h", 16}}, 1, DType::fp32);
+  const Machine machine = default_machine(1);
+  const Plan plan =
+      lower(op, parse_schedules("split=2/tiles/a:library,tile=16x16", op, machine), machine);
+  ASSERT_EQ(plan.library_kernels.size(), 2u);
+  const Plan run = at_rows(plan, 1);
+  EXPECT_EQ(run.library_kernels.size(), 1u);
+  EXPECT_EQ(print(parse_plan(print(run))), print(run));
+  EXPECT_TRUE(check(run).clean());
+  EXPECT_TRUE(emulate(run).verified);
+}
+
+TEST(RunRows, AreRefusedWhereTensorsWouldChangeOtherwise) {
+  EXPECT_THAT(refusal(own_plan("input x [m, h] whole\ninput w [m, h] rows\ny = gemm x w\n"
+                               "output y cols\n"),
+                      5),
+              HasSubstr("w, whose size goes by m, would be another tensor with fewer rows"));
+  EXPECT_THAT(refusal(own_plan("team tp 2\ninput x [m, h] whole of tp\ny = gelu x\n"
+                               "output y whole of tp\n",
+                               4),
+                      8),
+              HasSubstr("rows that are dealt to teams are all there in every run"));
 }
 
 TEST(RunRows, SchedulesThatCannotServeAreRefused) {
