@@ -19,15 +19,6 @@ std::string fault_in_row(std::string_view what, int64_t cols, DType dtype) {
       below + step);
 }
 
-std::string fault_in_ids(const Tensor& ids, int64_t experts) {
-  if (!is_index(ids.dtype)) {
-    return fmt::format("{} says which matrices are meant: give it as i32 or i64", ids.name);
-  }
-  if (ids.cols <= experts) return {};
-  return fmt::format("each row of {} chooses {} of {} matrices: take at most {}", ids.name,
-                     ids.cols, experts, experts);
-}
-
 // The product of each row's choices, one below the other: of one row of X for each row of IDS, or
 // for each of its choices.
 StageRule grouped_rule(const Tensor& x, const Tensor& stack, const Tensor& ids, int ranks,
@@ -143,6 +134,15 @@ StageRule look_up_rule(const Tensor& ids, const Tensor& tables, DType dtype) {
 }
 
 }  // namespace
+
+std::string fault_in_ids(const Tensor& ids, int64_t experts, std::string_view called) {
+  if (!is_index(ids.dtype)) {
+    return fmt::format("{} says which matrices are meant: give it as i32 or i64", ids.name);
+  }
+  if (ids.cols <= experts) return {};
+  return fmt::format("each row of {} chooses {} of {} {}: take at most {}", ids.name, ids.cols,
+                     experts, called, experts);
+}
 
 bool is_routed_stage(StageKind kind) {
   return kind == StageKind::grouped || kind == StageKind::permute || kind == StageKind::count ||

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "op/routed_stage_rules.h"
 #include "op/stage_faults.h"
 
 namespace stretto {
@@ -46,6 +47,8 @@ StageRule gate_rule(const Tensor& scores, const Tensor& ids) {
   } else if (scores.rows != ids.rows) {
     rule.fault = fmt::format("there is a row of scores for each of IDS: {} and {}", shape(scores),
                              shape(ids));
+  } else {
+    rule.fault = fault_in_ids(ids, scores.cols, "experts");
   }
   return rule;
 }
@@ -64,6 +67,8 @@ StageRule slice_rule(const Stage& stage, const Tensor& x) {
   } else if (are_ids && stage.experts > kMaxDim / stage.slices) {
     rule.fault = fmt::format("{} slices of {} experts: at most {} in all", stage.slices,
                              stage.experts, kMaxDim);
+  } else if (are_ids) {
+    rule.fault = fault_in_ids(x, stage.experts, "experts");
   }
   return rule;
 }

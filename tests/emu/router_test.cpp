@@ -233,6 +233,16 @@ TEST(RouterRefusals, SayWhatWouldBeRight) {
       "y = sigmoid_gate s s\noutput y rows\n",
       "g");
   EXPECT_THROW(make_graph(scores, {{"t", 4}, {"h", 8}, {"e", 4}}, 1, DType::bf16), UsageError);
+  const auto chosen = parse_graph(
+      "graph g t h e\ninput x [t, h] rows\ninput w [e, h] whole\ninput ids [t, 5] rows i32\n"
+      "s = gemm x w\ny = sigmoid_gate s ids\noutput y rows\n",
+      "g");
+  try {
+    make_graph(chosen, {{"t", 4}, {"h", 8}, {"e", 4}}, 1, DType::bf16);
+    ADD_FAILURE() << "accepted";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("each row of ids chooses 5 of 4 experts"));
+  }
   const Operator op =
       make_operator("moe-ep-router", {{"t", 2}, {"h", 16}, {"f", 16}, {"experts", 4}, {"k", 2}}, 2);
   EXPECT_EQ(why_not_routing_of(*parse_routing("0 1\n0 1\n", "r"), op),

@@ -184,6 +184,20 @@ TEST(Slices, ThatCannotBeAreRefused) {
                                  "leaves none for the last: take 15 or 17"));
   EXPECT_THAT(refusal(sizes(kMaxDim, 8), 2), testing::HasSubstr("at most"));
   EXPECT_THAT(refusal(sizes(1, 4), 2), testing::HasSubstr("chooses"));
+  // Slices there are enough of, and experts not.
+  const auto graph = parse_graph(
+      "graph more t h\ninput x [t, h] rows\ninput ids [t, 4] rows i32\n"
+      "input weights [t, 4] rows fp32\ninput wg [24, h, h] experts\n"
+      "input wd [24, h, h] experts\nn = slice_ids ids experts=3 slices=2\n"
+      "s = slice_weights weights slices=2\ng = grouped x wg n\nd = grouped g wd n\n"
+      "y = weigh d n s\noutput y rows\n");
+  try {
+    make_graph(graph, {{"t", 7}, {"h", 16}}, 2, DType::bf16);
+    ADD_FAILURE() << "accepted";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(),
+                testing::HasSubstr("each row of ids chooses 4 of 3 experts: take at most 3"));
+  }
 }
 
 }  // namespace
