@@ -34,6 +34,9 @@ Role role_of(const Operator& op, int tensor) {
       role.experts = stage.experts;
     } else if (stage.kind == StageKind::slice_weights && stage.in[0] == tensor) {
       role.is_weights = true;
+    } else if (weighs_experts(stage.kind) && stage.in[1] == tensor) {
+      role.is_ids = true;
+      role.experts = op.tensor(stage.in[0]).cols;
     } else if (looks_up(stage.kind) && stage.in[0] == tensor) {
       role.is_ids = true;
       role.experts = op.tensor(stage.in[1]).rows;

@@ -1,5 +1,6 @@
 // Operators that choose experts themselves: executed under every preset against their reference,
 // and proved.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -114,6 +115,32 @@ TEST(RouterAlone, HandsOverWhatItChose) {
           }
         }
       }
+    }
+  }
+}
+
+// A caller that has chosen experts asks for their weights alone.
+TEST(RouterAlone, WeighsExpertsThatTheCallerChose) {
+  for (const char* type : {"i32", "i64"}) {
+    for (const char* gate : {"softmax_gate s ids", "softmax_gate s ids normalise=0",
+                             "sigmoid_gate s ids scale=2.5", "sigmoid_gate s ids normalise=0"}) {
+      const auto graph =
+          parse_graph(fmt::format("graph gate t h experts k\ninput x [t, h] rows\n"
+                                  "input wr [experts, h] whole\ninput ids [t, k] rows {}\n"
+                                  "s = gemm x wr\nw = {}\noutput w rows\n",
+                                  type, gate));
+      const Operator op =
+          make_graph(graph, {{"t", 19}, {"h", 16}, {"experts", 9}, {"k", 3}}, 3, DType::bf16);
+      const Machine machine = small_machine(3, kSms);
+      const Plan plan = lower(op, small_presets(op, machine).back(), machine);
+      expect_proved(plan);
+      for (const RoutingKind routing : {RoutingKind::uniform, RoutingKind::adversarial}) {
+        for (const Fill fill : {Fill::random, Fill::integers}) {
+          expect_right(plan, {.fill = fill, .routing = {routing}});
+        }
+      }
+      EXPECT_EQ(why_not_routing_of(*parse_routing("0 1\n", "r"), op),
+                "ids has 19 rows of 3 experts, and the file 1 of 2");
     }
   }
 }
