@@ -133,7 +133,7 @@ void Declarer::declare_sums(RoutedLowering& product, const std::string& prefix, 
                                             BufferRole::local, partition, product_op.local_n()));
   }
   product.out = result(product.part, product_op.kind.out == Edge::all_reduce, copies);
-  if (product_op.ranks == 1 || product.goes_by_ids()) return;
+  if (!product.adds_terms() || product.goes_by_ids()) return;
   if (product.sums_by_nccl()) {
     product.part_sums =
         add(prefix + "part", op().dtype, BufferRole::local, product_op.m, product_op.n);

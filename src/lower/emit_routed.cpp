@@ -148,7 +148,7 @@ class Routed {
     sums_.sum_up_all();
     if (of_.events) of_.boundaries();
     if (product_.sums_by_nccl()) return sums_.reduce_by_nccl();
-    if (!product_.communicates()) return;
+    if (!product_.adds_terms()) return;
     // Notifies stand at one boundary, waits for peers' at the next.
     if (of_.events) of_.boundaries();
     sums_.finish();

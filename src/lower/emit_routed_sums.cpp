@@ -110,7 +110,7 @@ void RoutedSums::sum_up_all() {
 // `rows` are counted from the block's first token.
 Region RoutedSums::place_of_sum(int rank, int block, int owner, const Rect& rows) const {
   const int32_t token = blocks_.first_token(block);
-  if (!product_.communicates()) return region_of(rows.moved(token), product_.out, rank);
+  if (!product_.adds_terms()) return region_of(rows.moved(token), product_.out, rank);
   if (product_.sums_by_nccl()) return region_of(rows.moved(token), product_.part_sums, rank);
   const RowShards shards{blocks_.tokens, of_.ranks};
   const auto down = static_cast<int32_t>(rank * shards.block() + token - shards.begin(owner));

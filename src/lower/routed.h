@@ -98,6 +98,8 @@ struct RoutedLowering {
   bool by_source() const { return op.ranks > 1 && schedule.granularity == Granularity::chunk; }
   bool communicates() const { return op.ranks > 1; }
   bool has_sums() const { return part.router_weights >= 0; }
+  // Terms that ranks add up; else each weighs whole results, in its own columns.
+  bool adds_terms() const { return communicates() && op.kind.out != Edge::none; }
   bool has_shares_of_experts() const { return op.kind.weight == Held::experts; }
   // X has a row for each choice, not for each token.
   bool takes_choices(const Operator& whole) const {

@@ -69,7 +69,7 @@ Region RoutedEmission::rows_to_pick(int block, int rank) const {
 std::vector<int> RoutedEmission::order_of_blocks(int rank) const {
   std::vector<int> order;
   if (!blocks.by_source) return {0};
-  const bool own_last = product.has_sums();
+  const bool own_last = product.adds_terms();
   for (int i = 0; i < ranks; ++i) {
     const int block = own_last ? (rank + 1 + i) % ranks : (rank - i + ranks) % ranks;
     if (block < blocks.count) order.push_back(block);

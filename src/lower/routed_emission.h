@@ -64,10 +64,10 @@ class RoutedSums {
   explicit RoutedSums(RoutedEmission& of) : of_(of), product_(of.product), blocks_(of.blocks) {}
 
   // Who weighs rows writes sums to their owners.
-  bool are_sent() const { return product_.communicates() && !product_.sums_by_nccl(); }
+  bool are_sent() const { return product_.adds_terms() && !product_.sums_by_nccl(); }
   // Sums leave while others are multiplied; else behind all tiles.
   bool are_sent_at_once() const {
-    return product_.communicates() && !product_.by_nccl() && !product_.by_lanes();
+    return product_.adds_terms() && !product_.by_nccl() && !product_.by_lanes();
   }
   bool are_beside_tiles() const { return are_sent_at_once() && !product_.op.only_moves(); }
   // Of the block that is the rank's `turn`-th, the columns of some tiles.

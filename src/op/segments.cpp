@@ -44,8 +44,9 @@ class SegmentCutter {
   bool stays(int tensor, Held needed) {
     const int from = segment_of(tensor);
     return from != kCaller && segment(from).product && !segment(from).product->looks_up() &&
-           !segment(from).product->only_moves() && segment(from).result == tensor &&
-           op_.tensor(tensor).held == needed && needed != Held::partial && uses(tensor) == 1;
+           !segment(from).product->only_moves() && segment(from).router_weights < 0 &&
+           segment(from).result == tensor && op_.tensor(tensor).held == needed &&
+           needed != Held::partial && uses(tensor) == 1;
   }
 
   void add_stage(int id) {

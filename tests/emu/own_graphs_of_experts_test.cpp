@@ -171,5 +171,38 @@ TEST(LayersOfTheSameIds, AreCountedOnce) {
       << reasons.front();
 }
 
+// Every rank has some columns of what each choice makes, and so of each token's sum.
+TEST(OwnGraphsOfExperts, AreWeighedColumnByColumn) {
+  const auto graph = parse_graph(
+      "graph weighed m h f e k\n"
+      "input x [m, h] rows\n"
+      "input ids [m, k] rows i32\n"
+      "input weights [m, k] rows fp32\n"
+      "input w [e, f, h] rows\n"
+      "input v [h, f] cols\n"
+      "g = grouped x w ids\n"
+      "s = weigh g ids weights\n"
+      "y = gemm s v\n"
+      "p = grouped x w ids\n"
+      "q = weigh p ids weights\n"
+      "t = gelu q\n"
+      "output s cols\n"
+      "output t cols\n"
+      "output y rows\n");
+  for (const int ranks : {1, 2, 3}) {
+    const Operator op = make_graph(graph, {{"m", 29}, {"h", 48}, {"f", 96}, {"e", 5}, {"k", 2}},
+                                   ranks, DType::bf16);
+    const Machine machine = default_machine(ranks);
+    int served = 0;
+    for (const Preset& preset : presets()) {
+      for (const int split : {1, 2}) {
+        served += legal(op, schedule_of(preset, op, machine), machine).empty();
+        expect_right(op, preset, machine, split);
+      }
+    }
+    EXPECT_GE(served, ranks == 1 ? 2 : 6);
+  }
+}
+
 }  // namespace
 }  // namespace stretto
