@@ -65,6 +65,14 @@ std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorS
   };
   if (split > 1) return refuse("parts of the rows that choose experts", "split=1");
   if (counts > 1) return refuse("ids that are counted twice", "one count of them");
+  const auto rounded_weights = [&](const OperatorSegment& product) {
+    const DType has =
+        product.router_weights < 0 ? DType::fp32 : op.tensor(product.router_weights).dtype;
+    return has == DType::fp32
+               ? ""
+               : refuse(fmt::format("weights of {}", to_string(has)), "weights of fp32");
+  };
+  if (std::string why = rounded_weights(one); !why.empty()) return why;
   const auto is_own = [&](int tensor) { return op.tensor(tensor).held == Held::rows; };
   const bool takes_choices = of.top_k > 1 && op.tensor(one.input).rows == of.m * of.top_k;
   if (of.only_moves() && takes_choices) {
@@ -77,8 +85,10 @@ std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorS
     return other->product->is_routed() && other->ids == one.ids && other->router_weights >= 0;
   });
   if (sums == products.end()) return refuse("experts whose rows nobody adds up", "a sum of them");
+  if (std::string why = rounded_weights(**sums); !why.empty()) return why;
   const auto has_rows_in_order = [&](const OperatorSegment& product) {
-    return op.tensor(product.input).stage >= 0 && product.product->kind.in == Edge::none;
+    const Tensor& input = op.tensor(product.input);
+    return input.stage >= 0 && input.held == Held::routed;
   };
   if (!has_rows_in_order(one) && !is_own(one.input)) {
     return refuse("tokens that each rank has all of", "tokens held by rows");

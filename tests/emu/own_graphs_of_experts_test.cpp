@@ -204,5 +204,40 @@ TEST(OwnGraphsOfExperts, AreWeighedColumnByColumn) {
   }
 }
 
+// What every rank computes of what all have is not in the order of experts.
+TEST(LayersByIds, AreRefusedWhereEachRankHasMadeAllTokens) {
+  const auto graph = parse_graph(
+      "graph whole t h f experts k\n"
+      "input x [t, h] whole\ninput ids [t, k] rows i32\ninput weights [t, k] rows fp32\n"
+      "input w [experts, f, h] experts\n"
+      "s = add x x\na = grouped s w ids\ny = weigh a ids weights\noutput y rows\n");
+  const Operator op =
+      make_graph(graph, {{"t", 5}, {"h", 80}, {"f", 80}, {"experts", 4}, {"k", 2}}, 2, DType::bf16);
+  const Machine machine = default_machine(2);
+  for (const Preset& preset : presets()) expect_right(op, preset, machine);
+  const OperatorSchedule schedule = schedule_of(find_preset("low-latency"), op, machine, 1);
+  const std::vector<std::string> reasons = legal(op, schedule, machine);
+  ASSERT_FALSE(reasons.empty());
+  EXPECT_NE(reasons.back().find("tokens that each rank has all of: take tokens held by rows"),
+            std::string::npos)
+      << reasons.back();
+}
+
+TEST(LayersByIds, AreRefusedWhereWeightsAreRounded) {
+  const auto graph = parse_graph(
+      "graph rounded t h experts k\n"
+      "input x [t, h] rows\ninput ids [t, k] rows i32\ninput weights [t, k] rows\n"
+      "d = permute x ids experts=experts\ny = weigh d ids weights\noutput y rows\n");
+  const Operator op =
+      make_graph(graph, {{"t", 5}, {"h", 80}, {"experts", 4}, {"k", 2}}, 2, DType::bf16);
+  const Machine machine = default_machine(2);
+  for (const Preset& preset : presets()) expect_right(op, preset, machine);
+  OperatorSchedule schedule = schedule_of(find_preset("low-latency"), op, machine, 1);
+  const std::vector<std::string> reasons = legal(op, schedule, machine);
+  ASSERT_FALSE(reasons.empty());
+  EXPECT_NE(reasons.front().find("weights of bf16: take weights of fp32"), std::string::npos)
+      << reasons.front();
+}
+
 }  // namespace
 }  // namespace stretto
