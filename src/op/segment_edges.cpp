@@ -149,7 +149,8 @@ class EdgePutter {
                       "compute it once for each",
                       made.name, to_string(made.held), to_string(needed)));
     }
-    if (user != nullptr && needed == Held::cols && !give_to_team(tensor, user->team, out)) {
+    const int team = user != nullptr ? user->team : 0;  // outputs of own rows are of all ranks
+    if (needed == Held::cols && !give_to_team(tensor, team, out)) {
       return refuse(
           fmt::format("{} is needed as cols by teams of two sizes: compute it once for "
                       "each",

@@ -65,6 +65,12 @@ constexpr TeamGraph kGraphs[] = {
      "z = gemm s w\n"
      "output z rows\n",
      2},
+    {"OwnRowsByAWeightOfTeamsWhoseColumnsAllRanksShare",
+     "input x [m, h] rows\n"
+     "input p [f, h] whole of tp\n"
+     "y = gemm x p\n"
+     "output y cols\n",
+     2},
     {"AttentionInTeamsBeforeExpertsOfAllRanks",
      "input c [m, f] cols of tp\n"
      "input x [m, h] rows\n"
