@@ -93,6 +93,7 @@ namespace {
 void check_teams(Case& c) {
   if (c.op.teams == 1 || c.op.ranks == 1) return;
   const int per_node = c.machine.ranks_per_node;
+  if (c.op.ranks * c.op.teams <= per_node) return;  // all in one
   if (per_node > 0 && per_node % c.op.ranks != 0 && c.op.ranks % per_node != 0) {
     c.refuse("teams of {} ranks on nodes of {}: take teams that are parts of nodes, or whole nodes",
              c.op.ranks, per_node);

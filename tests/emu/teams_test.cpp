@@ -185,6 +185,27 @@ TEST(TeamPlans, TakeAsLongAsOneTeam) {
   }
 }
 
+// Nodes of 8 ranks, of which 6 are there.
+TEST(TeamPlans, OfOneNodeNeedNotDivideIt) {
+  const Operator op = op_in_teams(kGraphs[0].lines, {18, 48, 96}, 3, 6);
+  Machine machine = small_machine(6);
+  ASSERT_EQ(machine.ranks_per_node, 8);
+  const auto schedules = small_presets(op, machine);
+  ASSERT_GE(schedules.size(), kGraphs[0].least_served);
+  for (const OperatorSchedule& schedule : schedules) {
+    const Plan plan = lower(op, schedule, machine);
+    expect_proved(plan);
+    expect_right(plan, {});
+  }
+  machine.nodes = 2;
+  machine.ranks_per_node = 5;
+  machine.network_gb_per_s = 40;
+  machine.network_latency_us = 5;
+  EXPECT_THAT(legal(op, schedules.front(), machine),
+              testing::Contains(testing::HasSubstr("teams of 3 ranks on nodes of 5: take teams "
+                                                   "that are parts of nodes, or whole nodes")));
+}
+
 TEST(TeamPlans, RefuseLowLatencyCollectivesAndPartsOfRows) {
   const Operator op = op_of(kGraphs[0].lines, 2, 4);
   const Machine machine = small_machine(4);
