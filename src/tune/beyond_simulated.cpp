@@ -21,8 +21,17 @@ auto kind_of(const Schedule& one) {
 
 BeyondSimulated::BeyondSimulated(const Operator& op, const Machine& machine, const Tuning& tuning,
                                  Predictions& predictions) {
+  std::vector<Segment> products;
   for (const OperatorSegment& segment : op.segments) {
     if (!segment.product) continue;
+    const auto alike = std::find(products.begin(), products.end(), *segment.product);
+    if (alike != products.end()) {
+      std::vector<Known> same = by_product_[static_cast<size_t>(alike - products.begin())];
+      by_product_.push_back(std::move(same));
+      products.push_back(*segment.product);
+      continue;
+    }
+    products.push_back(*segment.product);
     std::vector<Known>& known = by_product_.emplace_back();
     if (!segment.product->kind.has_name()) continue;
     const Segment product = of_one_weight(*segment.product);

@@ -5,6 +5,7 @@
 #include "stretto/error.h"
 #include "stretto/tune.h"
 #include "tune/predict.h"
+#include "tune/product_turns.h"
 
 namespace stretto {
 namespace {
@@ -83,13 +84,13 @@ std::vector<GraphCandidate> graph_candidates(const Operator& op, const Machine& 
   const size_t kept = candidates.count();
   // One product after the other, beside what the others have now.
   const size_t products = candidates.fastest().schedule.products.size();
-  for (size_t p = 0; p < products; ++p) {
+  for (const std::vector<size_t>& turn : product_turns(op)) {
     const OperatorSchedule now = candidates.fastest().schedule;
     std::vector<OperatorSchedule> changed;
     for (const OperatorSchedule& other : whole) {
       if (other.split != now.split || other.products.size() != products) continue;
       OperatorSchedule one = now;
-      one.products[p] = other.products[p];
+      for (const size_t p : turn) one.products[p] = other.products[p];
       changed.push_back(std::move(one));
     }
     candidates.add(changed);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <utility>
 
 #include "schedule/set_rows.h"
 #include "stretto/error.h"
@@ -34,6 +36,7 @@ std::optional<double> apart_in_sizes(const TunedGraph& tuned, const Operator& op
   return most;
 }
 
+constexpr size_t kMostTold = 16;  // products in a reason
 const double kNearSizes = std::log(2.001);
 
 std::optional<AutoSchedules> measured_graph(const Operator& op, const Machine& machine,
@@ -80,6 +83,22 @@ AutoSchedule of_unnamed(const Segment& product, const Machine& machine) {
   return found;
 }
 
+// What one product has alone: those that are alike ask once.
+class ChosenAlone {
+ public:
+  template <typename Choose>
+  const AutoSchedule& of(const Segment& product, const Choose& choose) {
+    for (const auto& [known, chosen] : known_) {
+      if (known == product) return chosen;
+    }
+    known_.emplace_back(product, choose(product));
+    return known_.back().second;
+  }
+
+ private:
+  std::deque<std::pair<Segment, AutoSchedule>> known_;
+};
+
 AutoSchedules chosen_by(const Operator& op, const Machine& machine, const Tuning& tuning,
                         RowCount rows, RowsFrom from, Predictions& predictions) {
   const bool is_one = op.only_product() != nullptr;
@@ -88,22 +107,31 @@ AutoSchedules chosen_by(const Operator& op, const Machine& machine, const Tuning
     if (auto measured = measured_graph(op, machine, tuning, rows)) return *measured;
   }
   if (any_by_tables(op)) return routed_schedules(op, machine, rows, predictions);
+  ChosenAlone alone;
+  const auto choose = [&](const Segment& whole) {
+    const Segment product = of_one_weight(whole);
+    if (!product.kind.has_name()) return of_unnamed(whole, machine);
+    return rows == RowCount::bucket ? served_schedule(product, machine, tuning, from)
+                                    : auto_schedule(product, machine, tuning, predictions);
+  };
+  size_t untold = 0;
   for (const OperatorSegment& segment : op.segments) {
     if (!segment.product) continue;
-    const Segment product = of_one_weight(*segment.product);
-    AutoSchedule found = !product.kind.has_name() ? of_unnamed(*segment.product, machine)
-                         : rows == RowCount::bucket
-                             ? served_schedule(product, machine, tuning, from)
-                             : auto_schedule(product, machine, tuning, predictions);
+    const AutoSchedule& found = alone.of(*segment.product, choose);
     chosen.schedule.products.push_back(for_weights_of(*segment.product, found.schedule));
     if (!is_one) chosen.schedule.names.push_back(segment.name);
-    if (!chosen.reason.empty()) chosen.reason += "; ";
-    if (!is_one) chosen.reason += segment.name + ": ";
-    chosen.reason += found.reason;
+    if (chosen.schedule.products.size() > kMostTold) {
+      ++untold;
+    } else {
+      if (!chosen.reason.empty()) chosen.reason += "; ";
+      if (!is_one) chosen.reason += segment.name + ": ";
+      chosen.reason += found.reason;
+    }
     const bool is_least_sure =
         chosen.schedule.products.size() == 1 || found.sureness.within > chosen.sureness.within;
     if (is_least_sure) chosen.sureness = found.sureness;
   }
+  if (untold > 0) chosen.reason += fmt::format("; and so on for {} more", untold);
   return is_one ? chosen
                 : fastest_together(op, machine, tuning, rows, std::move(chosen), predictions);
 }

@@ -11,6 +11,7 @@
 #include "schedule/set_rows.h"
 #include "tune/beyond_simulated.h"
 #include "tune/phased_gathers.h"
+#include "tune/product_turns.h"
 
 namespace stretto {
 namespace {
@@ -89,8 +90,10 @@ std::string what_it_is(const Contender& one, const std::vector<std::string>& pro
   if (std::none_of(one.names.begin(), one.names.end(), differs)) {
     return one.names.front() + " for all";
   }
+  constexpr size_t kMostTold = 16;
   std::string text;
   for (size_t p = 0; p < one.names.size(); ++p) {
+    if (p == kMostTold) return text + fmt::format(" and so on for {} more", one.names.size() - p);
     text += fmt::format("{}{} for {}", p == 0 ? "" : ", ", one.names[p], products[p]);
   }
   return text;
@@ -125,14 +128,19 @@ AutoSchedules fastest_together(const Operator& op, const Machine& machine, const
   }
   // One product after the other, beside what the others have in the fastest yet, and beside what is
   // fastest for each.
-  for (size_t p = 0; p < products && rows == RowCount::fixed; ++p) {
+  const auto turns =
+      rows == RowCount::fixed ? product_turns(op) : std::vector<std::vector<size_t>>();
+  for (const std::vector<size_t>& turn : turns) {
+    const size_t p = turn.front();
     const Contender fastest = all.fastest();
     std::vector<Contender> changed;
     const auto change = [&](std::string_view name, const Schedule& to) {
       for (const Contender& others : {fastest, for_all.front()}) {
         changed.push_back(others);
-        changed.back().names[p] = name;
-        changed.back().schedule.products[p] = to;
+        for (const size_t of_turn : turn) {
+          changed.back().names[of_turn] = name;
+          changed.back().schedule.products[of_turn] = to;
+        }
       }
     };
     for (const Contender& other : for_all) change(other.names[p], other.schedule.products[p]);
