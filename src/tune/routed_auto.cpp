@@ -66,6 +66,13 @@ OperatorSchedule with_nccl_ahead(OperatorSchedule schedule) {
   return schedule;
 }
 
+// Whether no product is computed.
+bool only_moves_rows(const Operator& op) {
+  return std::all_of(op.segments.begin(), op.segments.end(), [](const OperatorSegment& one) {
+    return !one.product || one.product->only_moves();
+  });
+}
+
 bool moves_rows_alone(const Operator& op) {
   return std::any_of(op.segments.begin(), op.segments.end(), [](const OperatorSegment& one) {
     return one.product && one.product->only_moves();
@@ -124,7 +131,14 @@ std::vector<RoutedContender> contenders(const Operator& op, const Machine& machi
     add(kByBlocks, *blocks);
     add("library with written sums", with_nccl_ahead(*blocks));
   }
-  if (const auto moved = by_ids(op, machine, tiles)) add(kByIds, *moved);
+  if (const auto moved = by_ids(op, machine, tiles)) {
+    add(only_moves_rows(op) ? kByIds : "tiles beside low-latency", *moved);
+  }
+  if (moves_rows_alone(op) && !only_moves_rows(op)) {
+    for (const char* name : {kByIds, "few-rows"}) {
+      add(name, schedule_of(find_preset(name), op, machine));
+    }
+  }
   if (moves_rows_alone(op)) add("tiles in low entries", in_low_entries(op, machine, tiles));
   OperatorSchedule whole = tiles;
   take_all_at_once(op, whole);
@@ -141,6 +155,7 @@ std::vector<RoutedContender> contenders(const Operator& op, const Machine& machi
 // ranks (bench/results/moved_h200_x2.json), and of movers the simulation leaves out up to 0.6: so
 // these come first wherever they serve.
 void prefer_what_was_faster(const Operator& op, std::vector<RoutedContender>& all) {
+  if (moves_rows_alone(op) && !only_moves_rows(op)) return;  // nobody has timed products beside
   const auto moved = std::find_if(all.begin(), all.end(),
                                   [](const RoutedContender& one) { return one.name == kByIds; });
   if (moved != all.end()) {
@@ -188,8 +203,12 @@ AutoSchedules routed_schedules(const Operator& op, const Machine& machine, RowCo
   AutoSchedules chosen;
   if (all.size() < 2) {
     const std::string name = all.empty() ? "tiles" : all.front().name;
-    chosen.schedule = schedule_of(find_preset(name), op, machine);
-    set_rows(chosen.schedule, rows);
+    if (all.empty()) {
+      chosen.schedule = schedule_of(find_preset(name), op, machine);
+      set_rows(chosen.schedule, rows);
+    } else {
+      chosen.schedule = all.front().schedule;
+    }
     chosen.reason = op.ranks == 1 ? name + ", since no link has to be hidden"
                                   : name + ", since no other preset serves";
     return chosen;

@@ -95,6 +95,28 @@ TEST(RoutedAuto, MovesRowsByTheirIdsWhereNothingMultipliesThem) {
   EXPECT_EQ(by("moe-ep t=256 h=2048 f=768 experts=128 k=8"), CollectivesBy::nccl);
 }
 
+// Beside products they are no faster for that: collectives between kernels keep tiles apart.
+TEST(RoutedAuto, IsNoSlowerThanItsPresetsWhereRowsAreMovedBesideProducts) {
+  const auto graph = parse_graph(
+      "graph moved m h f e k\ninput x [m, h] rows\ninput ids [m, k] rows i32\n"
+      "input weights [m, k] rows fp32\ninput w [f, h] rows\ninput v [h, f] cols\n"
+      "d = permute x ids experts=e\ny = weigh d ids weights\na = gemm x w\nb = gemm a v\n"
+      "z = add b y\noutput z rows\n");
+  const Machine machine = default_machine(8);
+  for (const int64_t m : {16, 512, 4096}) {
+    const Operator op = make_graph(graph, {{"m", m}, {"h", 2048}, {"f", 4096}, {"e", 64}, {"k", 4}},
+                                   8, DType::bf16);
+    const AutoSchedules found = auto_schedules(op, machine, load_tuning());
+    EXPECT_TRUE(legal(op, found.schedule, machine).empty());
+    const double us = us_of(op, found.schedule, machine);
+    for (const std::string_view name : {"sequential", "tiles", "low-latency", "few-rows"}) {
+      const OperatorSchedule preset = schedule_of(find_preset(name), op, machine);
+      if (!legal(op, preset, machine).empty()) continue;
+      EXPECT_LE(us, us_of(op, preset, machine)) << name << " of " << m << ": " << found.reason;
+    }
+  }
+}
+
 // Whole products pad no entries; where they are none, tiles make them.
 TEST(RoutedAuto, HasNoLinkToHideOnOneRank) {
   const Machine machine = default_machine(1);
