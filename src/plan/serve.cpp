@@ -102,30 +102,36 @@ void keep_operands(const Plan& plan, const TaskRowFinder& rows_of, const device:
   }
 }
 
-// Why tensors would be others than those of the plan with fewer of their rows; empty: they are not.
+// Whether stages take the tensor as a weight, or row by row.
+bool is_operand(const Operator& op, int tensor, bool as_weight) {
+  return std::any_of(op.stages.begin(), op.stages.end(), [&](const Stage& stage) {
+    for (size_t i = 0; i < stage.in.size(); ++i) {
+      if (stage.in[i] == tensor && is_parameter(stage.kind, i) == as_weight) return true;
+    }
+    return false;
+  });
+}
+
+// Why a run with fewer of the operator's rows is none of its tensors; empty: it is.
 std::string why_rows_are_fixed(const Operator& op) {
   if (op.has_teams()) return "rows that are dealt to teams are all there in every run";
   const Operator other =
       with_rows(op, op.rows() > op.ranks ? op.rows() - op.ranks : op.rows() + op.ranks);
-  const auto is_weight = [&](int tensor) {
-    return std::any_of(op.stages.begin(), op.stages.end(), [&](const Stage& stage) {
-      for (size_t i = 0; i < stage.in.size(); ++i) {
-        if (stage.in[i] == tensor && is_parameter(stage.kind, i)) return true;
-      }
-      return false;
-    });
-  };
   for (size_t i = 0; i < op.tensors.size(); ++i) {
     const Tensor &tensor = op.tensors[i], &moved = other.tensors[i];
+    const auto id = static_cast<int>(i);
+    const std::string& rows = op.sizes.front().first;
     if (tensor.rows == moved.rows && tensor.cols == moved.cols &&
         tensor.matrices == moved.matrices) {
-      continue;
+      if (tensor.stage < 0 && !is_operand(op, id, false)) continue;
+      return fmt::format("{} has {} rows in every run, whatever {} is", tensor.name, tensor.rows,
+                         rows);
     }
     const bool has_rows = tensor.rows == op.rows() && moved.rows == other.rows() &&
                           tensor.cols == moved.cols && tensor.matrices == moved.matrices;
-    if (has_rows && !is_weight(static_cast<int>(i))) continue;
+    if (has_rows && !is_operand(op, id, true)) continue;
     return fmt::format("{}, whose size goes by {}, would be another tensor with fewer rows",
-                       tensor.name, op.sizes.front().first);
+                       tensor.name, rows);
   }
   return "";
 }

@@ -150,6 +150,10 @@ TEST(RunRows, AreRefusedWhereTensorsWouldChangeOtherwise) {
                                4),
                       8),
               HasSubstr("rows that are dealt to teams are all there in every run"));
+  EXPECT_THAT(refusal(own_plan("input x [m, h] whole\ninput u [7, h] whole\ny = gelu x\n"
+                               "z = silu u\noutput y whole\noutput z whole\n"),
+                      5),
+              HasSubstr("u has 7 rows in every run, whatever m is"));
 }
 
 TEST(RunRows, SchedulesThatCannotServeAreRefused) {
