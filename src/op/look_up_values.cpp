@@ -15,6 +15,8 @@ constexpr double kFp32 = 0x1p-24;  // unit roundoff
 Rows look_up_rows(const Operator& op, const InputData& data, const Stage& stage, int64_t row0,
                   int64_t row1) {
   const Tensor &ids = op.tensor(stage.in[0]), &tables = op.tensor(stage.in[1]);
+  row0 = std::min(row0, ids.rows);
+  row1 = std::min(row1, ids.rows);
   const int64_t slots = ids.cols / tables.matrices;
   const bool is_mean = stage.kind == StageKind::embed_mean;
   Rows out(row1 - row0, tables.matrices * tables.cols);

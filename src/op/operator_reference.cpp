@@ -36,7 +36,8 @@ class StageByStage {
         continue;
       }
       const int64_t each = rows_each(op_, output.tensor);
-      outputs.push_back({row0_ * each, row1_ * each, rows.cols, rows.values, rows.errors});
+      const int64_t first = row0_ * each;
+      outputs.push_back({first, first + rows.rows, rows.cols, rows.values, rows.errors});
       ExpectedRows& expected = outputs.back();
       allow_lost(rows, expected);
       routed_.allow_undefined(output.tensor, expected);
@@ -53,7 +54,9 @@ class StageByStage {
     const Tensor& of = op_.tensor(tensor);
     const bool is_row = of.rows == 1;  // for all rows
     const int64_t each = rows_each(op_, tensor);
-    const int64_t first = is_row ? 0 : row0_ * each, last = is_row ? 1 : row1_ * each;
+    // Some have fewer rows than others.
+    const int64_t first = is_row ? 0 : std::min(row0_ * each, of.rows);
+    const int64_t last = is_row ? 1 : std::min(row1_ * each, of.rows);
     Rows rows(last - first, of.cols);
     std::vector<float> line(static_cast<size_t>(of.cols));
     for (int64_t row = first; row < last; ++row) {
@@ -140,7 +143,8 @@ class StageByStage {
 
   // Rows whose experts no two implementations must agree on may be anything.
   void allow_others(ExpectedRows& rows, int64_t each) const {
-    for (size_t row = 0; row < is_unsure_.size(); ++row) {
+    const auto known = static_cast<size_t>((rows.row1 - rows.row0) / each);
+    for (size_t row = 0; row < std::min(known, is_unsure_.size()); ++row) {
       if (!is_unsure_[row]) continue;
       const auto count = static_cast<std::ptrdiff_t>(each * rows.cols);
       const auto first = rows.bounds.begin() + static_cast<std::ptrdiff_t>(row) * count;
@@ -195,12 +199,13 @@ std::vector<ExpectedRows> expected_outputs(const Operator& op, const InputData& 
 }
 
 int64_t rows_to_expect(const Operator& op) {
+  int64_t most = 1;  // counts come with the first row
   for (const OperatorOutput& output : op.outputs) {
     const Tensor& of = op.tensor(output.tensor);
     if (of.stage >= 0 && op.stage(of.stage).kind == StageKind::count) continue;
-    return of.rows / rows_each(op, output.tensor);
+    most = std::max(most, of.rows / rows_each(op, output.tensor));
   }
-  return 1;  // counts come with the first row
+  return most;
 }
 
 }  // namespace stretto

@@ -7,6 +7,7 @@
 #include "op/error_bound.h"
 #include "op/product_values.h"
 #include "op/routing_input.h"
+#include "op/stage_rules.h"
 
 namespace stretto {
 namespace {
@@ -19,6 +20,11 @@ bool is_integer(double value) { return std::trunc(value) == value; }
 bool is_activation(StageKind kind) {
   return kind == StageKind::bias || kind == StageKind::gelu || kind == StageKind::silu ||
          kind == StageKind::swiglu;
+}
+
+bool goes_row_by_row(StageKind kind) {
+  return is_activation(kind) || kind == StageKind::add || kind == StageKind::norm ||
+         kind == StageKind::gemm;
 }
 
 void copy_row(const Rows& from, int64_t row, Rows& to, int64_t to_row) {
@@ -82,6 +88,17 @@ WeighedSum weigh_terms(const std::vector<Term>& terms, const Rows& products, int
   return sum;
 }
 
+// The stage that has made rows of choices, which stages between have left in their order; null: the
+// tensor has other rows.
+const Stage* maker_of_choices(const Operator& op, int tensor) {
+  int made_by = op.tensor(tensor).stage;
+  while (made_by >= 0 && is_activation(op.stage(made_by).kind)) {
+    made_by = op.tensor(op.stage(made_by).in[0]).stage;
+  }
+  const bool are_choices = made_by >= 0 && makes_choices_rows(op.stage(made_by).kind);
+  return are_choices ? &op.stage(made_by) : nullptr;
+}
+
 }  // namespace
 
 std::optional<int> rank_of_choice(const Operator& op, const InputData& data, int tensor,
@@ -110,14 +127,37 @@ Rows count_choices(const Operator& op, const InputData& data, const Stage& stage
 }
 
 int64_t rows_each(const Operator& op, int tensor) {
-  const Tensor& of = op.tensor(tensor);
+  const auto makes_them = [](const Stage& stage) { return makes_choices_rows(stage.kind); };
+  if (std::none_of(op.stages.begin(), op.stages.end(), makes_them)) return 1;
+  std::vector<int64_t> each(op.tensors.size(), 1);
+  const auto of = [&](int one) -> int64_t& { return each[static_cast<size_t>(one)]; };
   for (const Stage& stage : op.stages) {
-    if (!makes_choices_rows(stage.kind)) continue;
+    if (!makes_them(stage)) continue;
     const Tensor& ids = op.tensor(stage.in[operand_of_ids(stage.kind)]);
-    const bool is_choices = of.rows == ids.rows * ids.cols && of.rows != ids.rows;
-    if (is_choices && (of.stage >= 0 || stage.in[0] == tensor)) return ids.cols;
+    for (const int one : {stage.in[0], stage.out}) {
+      if (op.tensor(one).rows == ids.rows * ids.cols) of(one) = ids.cols;
+    }
   }
-  return 1;
+  // What goes with them row by row has as many, ahead of those stages and behind them.
+  for (bool any = true; any;) {
+    any = false;
+    for (const Stage& stage : op.stages) {
+      if (!goes_row_by_row(stage.kind)) continue;
+      int64_t most = of(stage.out);
+      for (size_t i = 0; i < stage.in.size(); ++i) {
+        if (!is_parameter(stage.kind, i)) most = std::max(most, of(stage.in[i]));
+      }
+      const auto spread = [&](int one) {
+        any = any || of(one) != most;
+        of(one) = most;
+      };
+      spread(stage.out);
+      for (size_t i = 0; i < stage.in.size(); ++i) {
+        if (!is_parameter(stage.kind, i)) spread(stage.in[i]);
+      }
+    }
+  }
+  return of(tensor);
 }
 
 void RoutedRows::set_ids(int tensor, const Rows& ids) {
@@ -131,7 +171,8 @@ std::vector<int32_t> RoutedRows::experts(int ids, int64_t matrices) const {
     for (const int32_t id : made->second) all.push_back(id >= 0 && id < matrices ? id : -1);
     return all;
   }
-  for (int64_t row = row0_; row < row1_; ++row) {
+  const int64_t last = std::min(row1_, op_.tensor(ids).rows);
+  for (int64_t row = row0_; row < last; ++row) {
     for (const int32_t id : ids_of_row(op_, data_, ids, row)) {
       all.push_back(id >= 0 && id < matrices ? id : -1);
     }
@@ -191,17 +232,8 @@ Rows RoutedRows::permuted(const Stage& stage, const Rows& x) const {
   return out;
 }
 
-const Stage* RoutedRows::maker_of(int tensor) const {
-  int made_by = op_.tensor(tensor).stage;
-  while (made_by >= 0 && is_activation(op_.stage(made_by).kind)) {
-    made_by = op_.tensor(op_.stage(made_by).in[0]).stage;
-  }
-  const bool are_choices = made_by >= 0 && makes_choices_rows(op_.stage(made_by).kind);
-  return are_choices ? &op_.stage(made_by) : nullptr;
-}
-
 std::vector<int32_t> RoutedRows::owners(int tensor) const {
-  const Stage& stage = *maker_of(tensor);
+  const Stage& stage = *maker_of_choices(op_, tensor);
   const int64_t all = op_.experts_of(stage);
   std::vector<int32_t> ranks = experts(stage.in[operand_of_ids(stage.kind)], all);
   for (int32_t& one : ranks) one = one < 0 ? -1 : RowShards{all, op_.ranks}.owner(one);
@@ -209,7 +241,7 @@ std::vector<int32_t> RoutedRows::owners(int tensor) const {
 }
 
 void RoutedRows::allow_undefined(int tensor, ExpectedRows& rows) const {
-  const Stage* const stage = maker_of(tensor);
+  const Stage* const stage = maker_of_choices(op_, tensor);
   if (stage == nullptr) return;
   const std::vector<int32_t> of_choice =
       experts(stage->in[operand_of_ids(stage->kind)], op_.experts_of(*stage));
@@ -229,7 +261,7 @@ Rows RoutedRows::weigh(const Stage& stage, const Rows& products, const Rows& wei
     if (is_by_them) all = op_.experts_of(one);
   }
   const std::vector<int32_t> of_choice = experts(stage.in[1], all);
-  Rows out(row1_ - row0_, products.cols);
+  Rows out(weights.rows, products.cols);
   out.follow(weights, nullptr);
   out.join(products);
   // Sums that ranks have are rounded on their way: over their experts, or of their terms of

@@ -36,9 +36,6 @@ class RoutedRows {
   std::vector<int32_t> owners(int tensor) const;
 
  private:
-  // The stage that has made rows of choices, which stages between have left in their order; null:
-  // the tensor has other rows.
-  const Stage* maker_of(int tensor) const;
   // The expert of each choice of these rows; -1: it is no expert's.
   std::vector<int32_t> experts(int ids, int64_t matrices) const;
 
