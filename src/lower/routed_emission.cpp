@@ -59,11 +59,16 @@ Region RoutedEmission::rows_of_block(const GatheredRows& rows, int block, int ra
 }
 
 Region RoutedEmission::rows_to_pick(int block, int rank) const {
-  if (!product.takes_choices(op)) return rows_of_block(product.x, block, rank, 0, tokens_of(block));
   const auto k = static_cast<int32_t>(product.op.local_k());
-  return region_of(
-      {blocks.first_token(block) * blocks.top_k, blocks.last_token(block) * blocks.top_k, 0, k},
-      product.x.own, rank);
+  Region rows = product.takes_choices(op)
+                    ? region_of({blocks.first_token(block) * blocks.top_k,
+                                 blocks.last_token(block) * blocks.top_k, 0, k},
+                                product.x.own, rank)
+                    : rows_of_block(product.x, block, rank, 0, tokens_of(block));
+  // Of what it has whole, a rank multiplies its range of K.
+  rows.col0 = state.plan.buffers[rows.buffer].cols == k ? 0 : rank * k;
+  rows.col1 = rows.col0 + k;
+  return rows;
 }
 
 std::vector<int> RoutedEmission::order_of_blocks(int rank) const {

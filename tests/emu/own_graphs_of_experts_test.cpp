@@ -288,5 +288,31 @@ TEST(OwnGraphsOfSeveralRowCounts, HaveRowsOfChoicesAheadOfProducts) {
   for (const Preset& preset : presets()) expect_right(op, preset, machine);
 }
 
+// Ranks that have all columns of what they multiply take those of their weights.
+TEST(OwnGraphsOfExperts, TakeTheirRangesOfKOfWholeRows) {
+  for (const char* rows : {"t", "t*k"}) {
+    const auto graph = parse_graph(
+        "graph whole t h f e k\n"
+        "input a [" +
+        std::string(rows) +
+        ", f] whole\n"
+        "input ids [t, k] rows i32\n"
+        "input weights [t, k] rows fp32\n"
+        "input wd [e, h, f] cols\n"
+        "d = grouped a wd ids\n"
+        "y = weigh d ids weights\n"
+        "output y rows\n");
+    for (const int64_t k : {1, 3}) {
+      const Operator op =
+          make_graph(graph, {{"t", 21}, {"h", 32}, {"f", 144}, {"e", 5}, {"k", k}}, 3, DType::bf16);
+      const Machine machine = default_machine(3);
+      for (const std::string_view preset : {"sequential", "tiles", "slices"}) {
+        EXPECT_TRUE(legal(op, schedule_of(find_preset(preset), op, machine), machine).empty());
+        expect_right(op, find_preset(preset), machine);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stretto
