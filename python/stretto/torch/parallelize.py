@@ -163,9 +163,10 @@ def _deal_attention(attention, names, group):
     norms = _others(attention, names)
     for path, one in norms.items():
         for name, parameter in one._parameters.items():
-            if parameter is not None and (path == "" or parameter.shape != (size,)):
+            # One that lies deeper may be of one head alone, as those of StableLM are.
+            if parameter is not None and (path == "" or "." in path or parameter.shape != (size,)):
                 raise _StaysWhole(f"how ranks share its {path + '.' if path else ''}{name} {list(parameter.shape)} is "
-                                  f"not known: norms of heads are [{size}]")
+                                  f"not known: norms of heads are [{size}], one for all heads")
     (_, own_queries), (_, own_keys) = by_rank[rank_of(group)]
     counts = ((_names.QUERY_HEADS, queries, own_queries), (_names.KEY_HEADS, keys, own_keys),
               (_names.REPEATS, queries // keys, own_queries // own_keys))

@@ -2,7 +2,7 @@
 
 import unittest
 
-from parallelized import (HEADS, HIDDEN, KEYS, RANKS, WIDTH, Fused, Mixture, Parallelized, Titan, losses, made)
+from parallelized import (HEADS, HIDDEN, KEYS, RANKS, SIZE, WIDTH, Fused, Mixture, Parallelized, Titan, losses, made)
 from ranks import Numbers, normal, run
 
 import torch
@@ -54,6 +54,31 @@ class Names(Parallelized):
         self.assertEqual(len(logged.output), 2)
         with self.assertRaisesRegex(ValueError, "Linear has no module with linears of names that are known .*wq, wk"):
             run(1, lambda group: st.parallelize(nn.Linear(2, 2), group))
+
+    def test_heads_that_have_a_norm_each_stay_whole(self):
+        class Norms(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norms = nn.ModuleList(nn.LayerNorm(SIZE) for _ in range(HEADS))
+
+            def forward(self, q):
+                return torch.stack([norm(head) for norm, head in zip(self.norms, q.unbind(-2))], -2)
+
+        def model():
+            whole = made(Titan)
+            for number, layer in enumerate(whole.layers):
+                layer["attention"].q_norm = Norms()
+                for head, norm in enumerate(layer["attention"].q_norm.norms):
+                    nn.init.normal_(norm.weight, 1 + number + head)
+            return whole
+
+        x, right, others = normal(1, 2, 6, HIDDEN, dtype=torch.float32), model(), [model() for _ in range(RANKS)]
+        with self.assertLogs("stretto.torch", "WARNING"), torch.no_grad():
+            found = run(RANKS, lambda group: st.parallelize(others[group.rank].requires_grad_(False), group)(x))
+        for y in found:
+            self.assert_close(y, right(x))
+        self.assertIn("layers.0.attention stays whole: how ranks share its q_norm.norms.0.weight [8] is not known",
+                      str(st.report()))
 
 
 class Experts(Parallelized):
