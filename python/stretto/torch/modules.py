@@ -8,6 +8,7 @@ from torch import nn
 from . import functional as st
 from ._cuts import Place, filled
 from ._dealt import Dealt
+from ._forwards import why_no_plain_linear
 from ._parts import lay_behind
 from ._whole import gathered_columns
 from .groups import GroupLike, ranks_of
@@ -29,6 +30,9 @@ class _Sharded(Dealt):
 
     @classmethod
     def _of(cls, linear, group, sequence_parallel, dim, *how):
+        reason = why_no_plain_linear(linear)
+        if reason:
+            raise ValueError(f"{cls.__name__}.from_linear() takes a plain nn.Linear: {reason}")
         made = cls.__new__(cls)
         _Sharded.__init__(made, linear.in_features, linear.out_features, group, sequence_parallel, dim)
         made._deal(linear, *how)

@@ -9,6 +9,7 @@ from torch import nn
 
 from . import _names
 from ._cuts import sum_gradients
+from ._forwards import tried, why_no_plain_linear
 from .groups import GroupLike, group_name, rank_of, ranks_of
 from .modules import ColumnParallelLinear, ParallelMLP, RowParallelLinear
 from .report import count_fallback
@@ -120,6 +121,13 @@ def _others(module, names):
             path.partition(".")[0] not in (*names.columns, names.rows)}
 
 
+def _require_plain(module, names):
+    for name in (*names.columns, names.rows):
+        reason = why_no_plain_linear(getattr(module, name))
+        if reason:
+            raise _StaysWhole(f"its {name} is no plain linear: {reason}")
+
+
 def _first_int(module, names):
     return next((value for value in (getattr(module, name, None) for name in names) if isinstance(value, int)), None)
 
@@ -155,6 +163,7 @@ def _own_heads(holder, counts):
 
 
 def _deal_attention(attention, names, group):
+    _require_plain(attention, names)
     ranks, (queries, keys, size) = ranks_of(group), _heads(attention, names)
     by_rank = _names.dealt_heads(queries, keys, ranks)
     if by_rank is None:
@@ -202,6 +211,7 @@ def _deal_experts(experts, names, group):
 
 
 def _deal_mlp(mlp, names, group):
+    _require_plain(mlp, names)
     down = getattr(mlp, names.rows)
     width, hidden = down.in_features, down.out_features
     ups = [getattr(mlp, name) for name in names.columns]
@@ -210,10 +220,14 @@ def _deal_mlp(mlp, names, group):
         raise _StaysWhole(f"{names} are {shown}, and no MLP")
     for path in _others(mlp, names):
         raise _StaysWhole(f"how ranks share its {path or 'own parameters'} is not known")
+    found = tried(mlp, names)
+    if found and found.mixes_columns:
+        raise _StaysWhole(f"its forward() mixes columns of {', '.join(names.columns)}, of which a rank would have its own "
+                          "alone")
     _deal(mlp, names, group, (width, width) if names.is_fused else None)
     activation = _names.activation_of(mlp)
     # One plan for all of it, where its parts are those of Stretto's operator; else linear by linear.
-    if names == _names.MLPS[0] and activation:
+    if names == _names.MLPS[0] and activation and found and found.is_swiglu:
         gate, up, down = mlp.gate_proj, mlp.up_proj, mlp.down_proj
         if down.bias is None and (gate.bias is None) == (up.bias is None):
             return ParallelMLP(gate, up, down, activation)
