@@ -82,7 +82,11 @@ class Cut:
 
     def _room(self):
         most = max(self.own_sizes)
-        return most if min(self.own_sizes) == most else in_vectors(most)
+        return most if min(self.own_sizes) == most else self._unlike(sum(self.parts), in_vectors(most))
+
+    def _unlike(self, whole, room):
+        """A room of another size than the whole, so that loading tells a rank's part from what a checkpoint has."""
+        return room + VECTOR if room == whole and min(self.own_sizes) < sum(self.parts) else room
 
     @property
     def sizes(self) -> Tuple[int, ...]:
@@ -194,21 +198,32 @@ def sum_gradients(module: nn.Module, group: str) -> None:
     """In place. Parameters of a module that every rank has whole, and uses on data of its own, have the sum of all
     ranks' gradients. Their names stay.
     """
-    ranks, kind = ranks_of(group), type(module)
-    if ranks == 1:
-        return
+    if ranks_of(group) > 1:
+        names = [name for name, one in module._parameters.items() if one is not None]
+        module.__class__ = _summing(type(module), group, names)
 
+
+def _summing(kind, group, names):
+    """A class like a module's, whose parameters of these names are with_summed_gradient()."""
     def shared(name):
         def parameter(self):
             own = self._parameters[name]
             if own is None:
                 return own
-            size = len(own)
+            size, ranks = len(own), ranks_of(group)
             return Cut(0, (size,), (((0, size),) * ranks,), 0, ranks).with_summed_gradient(own, group)
         return property(parameter)
 
-    names = [name for name, one in module._parameters.items() if one is not None]
-    module.__class__ = type(kind.__name__, (kind,), {name: shared(name) for name in names})
+    def reduce(self, _):  # nobody finds the class by its name
+        return _made_again, (kind, group, names), self.__dict__
+
+    members = {"__module__": kind.__module__, "__reduce_ex__": reduce, **{name: shared(name) for name in names}}
+    return type(kind.__name__, (kind,), members)
+
+
+def _made_again(kind, group, names):
+    made = _summing(kind, group, names)
+    return made.__new__(made)
 
 
 def in_memory_of_its_own(tensor: torch.Tensor) -> torch.Tensor:

@@ -16,7 +16,8 @@ class StackCut(Cut):
     """
 
     def _room(self):
-        return in_vectors(max(size for of_part in self.places for _, size in of_part))  # experts' rows are whole ones
+        most = max(size for of_part in self.places for _, size in of_part)
+        return self._unlike(self.parts[0], in_vectors(most))  # experts' rows are whole vectors
 
     def own(self, whole: torch.Tensor) -> torch.Tensor:
         stacks = [filled(one.narrow(self.dim, *of_part[self.rank]), self.dim, self.room)

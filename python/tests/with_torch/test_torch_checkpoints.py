@@ -1,5 +1,7 @@
 """Whole checkpoints in layers that are dealt to ranks: each rank takes its part."""
 
+import copy
+import io
 import unittest
 
 from ranks import Numbers, normal, run  # first: without PyTorch it skips
@@ -130,6 +132,57 @@ class Checkpoints(Numbers):
 
         with self.assertRaisesRegex(ValueError, "self_attn.q_proj.weight is on meta: it has a shape, and no data"):
             st.full_state_dict(on_meta())
+
+    def test_parts_that_are_filled_up_are_none_of_a_whole_tensors_size(self):
+        """Of 8 columns 3 ranks have 3, which are filled up: to 16, since a checkpoint has 8."""
+        x = torch.randn(4, H)
+        for width, ranks in ((8, 3), (8, 5), (16, 3)):
+            whole = nn.Sequential(nn.Linear(H, width), nn.Linear(width, H)).requires_grad_(False)
+
+            def program(group):
+                up, down = nn.Linear(H, width), nn.Linear(width, H)
+                dealt = nn.Sequential(st.ColumnParallelLinear.from_linear(up, group, sequence_parallel=False),
+                                      st.RowParallelLinear.from_linear(down, group, sequence_parallel=False))
+                dealt.load_state_dict(whole.state_dict())
+                with torch.no_grad():
+                    return dealt(x)
+
+            for y in run(ranks, program):
+                self.assert_close(y, whole(x))
+
+        stack = torch.randn(2, H, 8)
+
+        def loaded(group):
+            experts = st.ParallelExperts.from_stacks(torch.zeros(2, 16, H), torch.zeros(2, H, 8), group)
+            experts.load_state_dict({"gate_up_proj": torch.zeros(2, 16, H), "down_proj": stack})
+            return experts.down_proj.detach()
+
+        for rank, own in enumerate(run(RANKS, loaded)):
+            self.assertTrue(torch.equal(own[..., :4], stack.chunk(RANKS, -1)[rank]))
+            self.assertFalse(own[..., 4:].any())
+
+    def test_modules_whose_gradients_are_summed_are_copied_and_saved(self):
+        def program(group):
+            attention = Model().self_attn
+            attention.q_norm = nn.LayerNorm(8)
+            st.parallelize(nn.Sequential(attention), group)
+            kept = io.BytesIO()
+            torch.save(attention, kept)
+            kept.seek(0)
+            found = [copy.deepcopy(attention), torch.load(kept, weights_only=False)]
+            nn.init.constant_(dict(attention.named_parameters())["q_norm.weight"], 7)
+            gradients = []
+            for one in (*found, attention):
+                self.assertIs(type(one.q_norm).__base__, nn.LayerNorm)
+                (one.q_norm(torch.eye(8)) * (group.rank + 1)).square().sum().backward()
+                gradients.append(dict(one.named_parameters())["q_norm.weight"].grad)
+            return [one.q_norm.weight.detach() for one in found], gradients
+
+        for weights, gradients in run(RANKS, program):
+            self.assertTrue(all(torch.equal(one, torch.ones(8)) for one in weights))  # they are their own
+            self.assertTrue(torch.equal(gradients[0], gradients[1]))
+            self.assert_close(gradients[2] / gradients[2].abs().max(), gradients[0] / gradients[0].abs().max())
+        self.assertTrue(torch.equal(*(gradients[0] for _, gradients in run(RANKS, program))))
 
     def test_what_does_not_fit_is_named(self):
         self.state["mlp.up_proj.weight"] = torch.zeros(48, H)
