@@ -1,5 +1,7 @@
 """Leading dimensions as rows: which dimension the ranks share, and rows that they do not divide."""
 
+import math
+
 import torch
 
 
@@ -36,7 +38,9 @@ class Rows:
 
     def unflat(self, matrix, size):
         """The other way, without gaps; rows from `size` of dimension `dim` on are left out."""
-        shaped = matrix.reshape(-1, *self.others, matrix.shape[-1])[:size].movedim(0, self.dim)
+        others = math.prod(self.others)
+        sizes = matrix.shape[0] // others if others else size, *self.others, matrix.shape[-1]
+        shaped = matrix.reshape(sizes)[:size].movedim(0, self.dim)
         return shaped.contiguous()
 
     def shape(self, size, columns):

@@ -318,6 +318,17 @@ class Fallback(unittest.TestCase):
                      fallback=True):
             self.assertTrue(torch.equal(y, torch.zeros(3, 4)))
         self.assertIn("k is 0", str(st.report()))
+        x, w = torch.ones(2, 4, 3, requires_grad=True), torch.ones(0, 3)
+        for operator, size in ((st.all_gather_matmul, 4), (st.matmul_reduce_scatter, 1), (st.matmul_all_reduce, 2),
+                               (st.column_matmul, 2)):
+            def call(group):
+                y = operator(x, w, group=group)
+                gradient, = torch.autograd.grad(y.sum(), x)
+                return y.shape, gradient
+
+            for shape, gradient in run(2, call, fallback=True):
+                self.assertEqual(tuple(shape), (size, 4, 0))
+                self.assertTrue(torch.equal(gradient, torch.zeros(2, 4, 3)))
 
 
 if __name__ == "__main__":
