@@ -1,5 +1,6 @@
 """Calls on CPU tensors: rank 0 executes the plan of all ranks on Stretto's emulator."""
 
+import ctypes
 import json
 
 import torch
@@ -15,15 +16,16 @@ SCHEDULE = "tiles"  # where the group says "auto": choosing simulates, and nothi
 
 
 def to_bytes(tensor):
-    flat = tensor.contiguous().reshape(-1)
-    # Of a single element PyTorch keeps any stride, and views bytes of stride 1 only.
-    return flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy().tobytes()
+    """Not by numpy(), after which PyTorch can give the tensor's memory no other size, as FSDP does."""
+    own = tensor.detach().contiguous().resolve_neg()
+    return ctypes.string_at(own.data_ptr(), own.numel() * own.element_size())
 
 
 def from_bytes(data, shape, dtype):
-    if not data:
-        return torch.empty(shape, dtype=dtype)
-    return torch.frombuffer(bytearray(data), dtype=dtype).reshape(shape)
+    made = torch.empty(shape, dtype=dtype)
+    if data:
+        ctypes.memmove(made.data_ptr(), data, len(data))
+    return made
 
 
 class Engine:

@@ -1,5 +1,7 @@
 """Tensors below one another as one."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -22,8 +24,9 @@ def joined(parts):
         return parts[0].contiguous()
     if not are_behind(parts):
         return torch.cat(parts)
-    size = sum(part.shape[0] for part in parts)
-    return parts[0].as_strided((size, *parts[0].shape[1:]), parts[0].stride())
+    shape = sum(part.shape[0] for part in parts), *parts[0].shape[1:]
+    # A part of one row has no gaps, whatever its stride is.
+    return parts[0].as_strided(shape, [math.prod(shape[dim + 1:]) for dim in range(len(shape))])
 
 
 def products(x, weights, biases, out=None):

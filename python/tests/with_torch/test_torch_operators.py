@@ -78,6 +78,26 @@ class Gather(Numbers):
         self.assertNotEqual(copied.data_ptr(), whole.data_ptr())
         self.assertEqual(tuple(copied.shape), (5, 4))
 
+    def test_weights_of_one_row_with_a_stride(self):
+        whole, bias = normal(1, 16, K), normal(2, 16)
+        weights, biases = [whole[0:8:8], whole[1:2]], [bias[0:8:8], bias[1:2]]  # the first ones' strides say nothing
+        x, right = normal(3, 6, K), whole[:2].double()
+
+        def call(group):
+            gathered = st.all_gather_matmul(x.chunk(2)[group.rank], weights, biases, group)
+            return torch.cat(gathered, -1), torch.cat(st.column_matmul(x, weights, biases, group), -1)
+
+        for found in run(2, call):
+            for y in found:
+                self.assert_close(y, F.linear(x.double(), right, bias[:2].double()))
+
+    def test_inputs_keep_memory_that_can_have_another_size(self):
+        """As FSDP gives it."""
+        tensors = [(normal(1, 4, K), normal(2, N, K)) for _ in range(2)]
+        for y in run(2, lambda group: st.all_gather_matmul(*tensors[group.rank], group=group)):
+            self.assertTrue(y.untyped_storage().resizable())
+        self.assertTrue(all(one.untyped_storage().resizable() for both in tensors for one in both))
+
 
 class Weights(Numbers):
     """Several weights of one product."""
