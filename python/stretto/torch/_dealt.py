@@ -63,3 +63,12 @@ class Dealt(nn.Module):
 
 def dealt_layers(model: nn.Module) -> List[Dealt]:
     return [module for module in model.modules() if isinstance(module, Dealt)]
+
+
+def gathered(tensor: torch.Tensor) -> torch.Tensor:
+    """This rank's part of a layer's tensor, of which FSDP may have dealt the part again, over other ranks."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor

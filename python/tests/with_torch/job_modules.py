@@ -140,6 +140,29 @@ def check_parallelize_says_what_stays(mesh):
         assert "Linear has no module with linears of names" in str(error), error
 
 
+def check_fsdp_beside(mesh):
+    """Over the ranks that have the same parts: gradients, their norm, and whole checkpoints."""
+    try:
+        from torch.distributed.fsdp import fully_shard
+    except ImportError:  # PyTorch before 2.6
+        return
+    x, replica = normal(1, 2, 6, H, dtype=torch.float32), dist.get_rank() // 2
+    whole, dealt = model_of().float(), st.parallelize(model_of().float(), mesh["tp"])
+    for part in (dealt.self_attn, dealt.mlp, dealt):
+        fully_shard(part, mesh=mesh["dp"])
+    dealt(x[replica:replica + 1]).square().mean().backward()
+    whole(x).square().mean().backward()
+    mine = whole.mlp.down_proj.weight.grad.chunk(2, 1)[dist.get_rank() % 2]
+    scale = mine.abs().max()
+    close(dict(dealt.named_parameters())["mlp.down_proj.weight"].grad.full_tensor() / scale, mine / scale, 1e-4)
+    for most in (1e9, 1e-3):
+        right = torch.nn.utils.clip_grad_norm_(whole.parameters(), most)
+        close(st.clip_grad_norm_(dealt, most) / right, torch.ones(()), 1e-4)
+    state = st.full_state_dict(dealt)
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(state[name], tensor), name
+
+
 def check_styles(mesh):
     from torch.distributed.tensor.parallel import parallelize_module
     x = normal(1, 2, 6, H)
