@@ -63,6 +63,14 @@ class Call:
         """So many have rows of their own."""
         return 1 if self.is_whole else ranks
 
+    def of_rows(self, many, **more) -> "Call":
+        """The call of a tensor whose rows are these, and what else ranks have to say alike: rows of the same number are
+        others where another dimension is dealt, or the others are not the same.
+        """
+        if many is not None and many.others:
+            more = {**more, "dim": many.dim, "other dimensions": " x ".join(map(str, many.others))}
+        return dataclasses.replace(self, said={**self.said, **more})
+
     def without_tensors(self, like=None) -> "Call":
         """What stands for calls that differ in rows and tensors: of the type and on the device of this call's, or of
         another's where this one has none.

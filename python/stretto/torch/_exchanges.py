@@ -73,7 +73,7 @@ def matmul_all_to_all(x, weight, bias, group_name, dim=0, rows=None, out=None):
         return put(target, x.new_empty(shape))
     a, b = many.flat(x, many.block).contiguous(), weight.contiguous()
     refusal = _unaligned(a, block, _columns.own(n, block, group.ranks - 1))
-    call = _calls.matmul_exchange(many.count, a, b, columns, refusal)
+    call = _calls.matmul_exchange(many.count, a, b, columns, refusal).of_rows(many, bias=_calls.given(bias))
     y, = _serve.run(call, group, lambda: (_collectives.to_columns(group, F.linear(a, b), block),),
                     given={"a": x, "b": weight}, targets={"out": target} if many.is_plain() else {})
     own_bias = None if bias is None else _columns.own_part(bias, group.rank, group.ranks)
@@ -90,7 +90,8 @@ def all_to_all_matmul(x, weight, bias, group_name, dim=0, out=None):
     if many.count == 0:
         return put(target, x.new_empty(shape))
     a, b = many.flat(x, many.block * group.ranks).contiguous(), weight.contiguous()
-    call = _calls.exchange_matmul(a, b, group.ranks, _unaligned(a, block, _columns.own(k, block, group.ranks - 1)))
+    refusal = _unaligned(a, block, _columns.own(k, block, group.ranks - 1))
+    call = _calls.exchange_matmul(a, b, group.ranks, refusal).of_rows(many, bias=_calls.given(bias))
     y, = _serve.run(call, group, lambda: (F.linear(_collectives.to_rows(group, a, block, k), b),),
                     given={"a": x, "b": weight}, targets={"out": target} if many.is_plain() else {})
     return put(target, biased(laid_back(op, many, y, own), bias))

@@ -35,7 +35,7 @@ def all_gather_matmul(x, weights, biases, group_name, dim=0, rows=None, keep_gat
         y = F.linear(gathered, weight, bias)
         return (y, gathered) if is_kept else (y,)
 
-    call = _calls.gather_matmul(many.count, a, weight.contiguous(), bias, group.ranks, is_kept)
+    call = _calls.gather_matmul(many.count, a, weight.contiguous(), bias, group.ranks, is_kept).of_rows(many)
     y, *gathered = _serve.run(call, group, by_torch if falls_back else None, given={"a": x, "b": weights},
                               targets={"out": target} if many.is_plain() else {})
     if is_kept:
@@ -55,7 +55,7 @@ def matmul_reduce_scatter(x, weight, bias, group_name, dim=0, out=None, falls_ba
     if many.count == 0:
         return put(target, x.new_empty(many.shape(own, weight.shape[0])))
     a = many.flat(x, many.block * group.ranks).contiguous()
-    call = _calls.matmul_scatter(a, weight.contiguous(), group.ranks)
+    call = _calls.matmul_scatter(a, weight.contiguous(), group.ranks).of_rows(many, bias=_calls.given(bias))
 
     def by_torch():
         return (_collectives.reduce_scatter(group, F.linear(a, weight)),)
@@ -74,7 +74,7 @@ def matmul_all_reduce(x, weight, bias, group_name, out=None):
     a = x.flatten(0, -2).contiguous()
     if a.shape[0] == 0:
         return put(target, x.new_empty(shape))
-    call = _calls.matmul_reduce(a, weight.contiguous(), group.ranks)
+    call = _calls.matmul_reduce(a, weight.contiguous(), group.ranks).of_rows(None, bias=_calls.given(bias))
     y, = _serve.run(call, group, lambda: (_collectives.all_reduce(group, F.linear(a, weight)),),
                     given={"a": x, "b": weight}, targets={"out": target})
     return put(target, biased(y.reshape(shape), bias))
@@ -124,7 +124,7 @@ def mlp(x, ups, up_biases, down, activation, group_name, sequence_parallel=False
         return (reduce(hidden, down, None, group_name),)
 
     call = _calls.mlp(rows, a, [up.contiguous() for up in ups], up_biases, down.contiguous(),
-                      activation, sequence_parallel, group.ranks)
+                      activation, sequence_parallel, group.ranks).of_rows(many if sequence_parallel else None)
     y, = _serve.run(call, group, in_parts, is_in_parts=True,
                     given={"x": x, "wd": down, **dict(zip(("wg", "wu"), ups))},
                     targets={"down": target} if not sequence_parallel or many.is_plain() else {})

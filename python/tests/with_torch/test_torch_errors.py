@@ -206,6 +206,23 @@ class Groups(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "expert_parallel is False on rank 0, True on rank 1$"):
             run(2, lambda g: st.moe(Bad.x, ids, weights, *[stack] * 3, g, expert_parallel=bool(g.rank)))
 
+    def test_ranks_that_deal_other_dimensions_are_named(self):
+        """Rows of the same number."""
+        x, w, bias = normal(1, 2, 2, 8), normal(2, 4, 8), normal(3, 4)
+        for operator in (st.all_gather_matmul, st.matmul_reduce_scatter, st.matmul_all_to_all, st.all_to_all_matmul):
+            tensors = (x, w) if operator is not st.all_to_all_matmul else (x, normal(2, 4, 16))
+            with self.subTest(operator.__name__):
+                with self.assertRaisesRegex(ValueError, f"^ranks disagree at {operator.__name__}: dim is 0 on rank 0, 1 "
+                                                        "on rank 1$"):
+                    run(2, lambda g: operator(*tensors, group=g, dim=g.rank))
+        with self.assertRaisesRegex(ValueError, "^ranks disagree at mlp: dim is 0 on rank 0, 1 on rank 1$"):
+            run(2, lambda g: st.mlp(x, w, w.t(), g, activation="gelu", sequence_parallel=True, dim=g.rank))
+        with self.assertRaisesRegex(ValueError, "other dimensions is 6 on rank 0, 3 on rank 1$"):
+            run(2, lambda g: st.all_gather_matmul(x.new_zeros((2, 3, 8) if g.rank else (1, 6, 8)), w, group=g))
+        for operator in (st.matmul_reduce_scatter, st.matmul_all_reduce):
+            with self.assertRaisesRegex(ValueError, ": bias is given on rank 0, None on rank 1$"):
+                run(2, lambda g: operator(x, w, None if g.rank else bias, g))
+
     def test_a_rank_that_failed_is_not_waited_for(self):
         def call(group):
             if group.rank == 1:
