@@ -97,6 +97,12 @@ class Pages(unittest.TestCase):
             if path.name != "README.md":
                 self.assertIn(f"({path.name}", index)
 
+    def test_every_notebook_is_listed(self):
+        index = (ROOT / "docs/notes/README.md").read_text(encoding="utf-8")
+        for path in pages("docs/notes/*.md"):
+            if path.name != "README.md":
+                self.assertIn(f"({path.name})", index)
+
 
 if __name__ == "__main__":
     unittest.main()
