@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "stretto/lower.h"
 #include "stretto/plan.h"
 
 namespace stretto {

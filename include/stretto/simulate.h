@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "stretto/error.h"
-#include "stretto/lower.h"
 #include "stretto/machine.h"
 #include "stretto/plan.h"
 #include "stretto/timeline.h"

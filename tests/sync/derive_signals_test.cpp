@@ -10,6 +10,7 @@
 #include "stretto/check.h"
 #include "stretto/derive.h"
 #include "stretto/emulate.h"
+#include "stretto/lower.h"
 
 namespace stretto {
 namespace {
