@@ -6,7 +6,7 @@
 
 #include "plan/normed_rows.h"
 #include "plan/tile_task.h"
-#include "tables/routed_tasks.h"
+#include "tables/routed_kinds.h"
 
 namespace stretto::cuda {
 namespace {

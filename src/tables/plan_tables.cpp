@@ -9,6 +9,7 @@
 #include "stretto/serve.h"
 #include "tables/gemm_tasks.h"
 #include "tables/mover_tasks.h"
+#include "tables/routed_kinds.h"
 #include "tables/routed_tasks.h"
 #include "tables/table_basis.h"
 #include "tables/task_sync.h"

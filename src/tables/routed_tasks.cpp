@@ -1,63 +1,20 @@
 #include "tables/routed_tasks.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <iterator>
 
 #include "gpu/device_types.h"
 #include "plan/tile_task.h"
 #include "stretto/device/mover_routed.h"
 #include "stretto/error.h"
+#include "tables/routed_kinds.h"
 
 namespace stretto::cuda {
 
 using device::MoverTask;
 using device::MoverType;
-using device::RoutedKind;
 using device::RoutedTask;
 
 namespace {
-
-// What the kernel of rows has for a kind of task, and which of its regions rows are moved from.
-struct RoutedRow {
-  Opcode op;
-  RoutedKind kind;
-  size_t source;
-};
-constexpr RoutedRow kRoutedRows[] = {
-    {Opcode::route, RoutedKind::route, 0},
-    {Opcode::count_choices, RoutedKind::count_choices, 0},
-    {Opcode::place_choices, RoutedKind::place_choices, 0},
-    {Opcode::fill_entries, RoutedKind::fill_entries, 0},
-    {Opcode::weigh, RoutedKind::weigh, 2},
-    {Opcode::combine, RoutedKind::combine, 2},
-    {Opcode::dispatch, RoutedKind::dispatch, 0},
-    {Opcode::permute, RoutedKind::permute, 1},
-    {Opcode::sum_counts, RoutedKind::sum_counts, 0},
-    {Opcode::merge, RoutedKind::merge, 1},
-    {Opcode::embed, RoutedKind::embed, 1},
-    {Opcode::embed_mean, RoutedKind::embed_mean, 1},
-    {Opcode::top_k, RoutedKind::top_k, 0},
-    {Opcode::biased_top_k, RoutedKind::biased_top_k, 0},
-    {Opcode::softmax_gate, RoutedKind::softmax_gate, 0},
-    {Opcode::sigmoid_gate, RoutedKind::sigmoid_gate, 0},
-    {Opcode::slice_ids, RoutedKind::slice_ids, 0},
-    {Opcode::slice_weights, RoutedKind::slice_weights, 0},
-    {Opcode::reduce, RoutedKind::reduce, 0},
-};
-
-const RoutedRow* find_row(Opcode op) {
-  const auto found = std::find_if(std::begin(kRoutedRows), std::end(kRoutedRows),
-                                  [&](const RoutedRow& row) { return row.op == op; });
-  return found == std::end(kRoutedRows) ? nullptr : found;
-}
-
-const RoutedRow& row_of(Opcode op) {
-  const RoutedRow* const found = find_row(op);
-  STRETTO_ASSERT(found != nullptr, "no kind of task that the kernel of rows has");
-  return *found;
-}
 
 class RoutedTaskBuilder {
  public:
@@ -72,7 +29,7 @@ class RoutedTaskBuilder {
         table_(table) {}
 
   MoverTask build() {
-    const Region& from = reads_[row_of(instr_.op).source];
+    const Region& from = reads_[routed_row_of(instr_.op).source];
     task_.tile = static_cast<uint32_t>(instr_.tile);
     task_.num_sources = instr_.num_reads;
     task_.num_destinations = instr_.num_writes;
@@ -83,7 +40,7 @@ class RoutedTaskBuilder {
     task_.first_region = static_cast<uint32_t>(table_.regions[0].size());
     add_regions(reads_);
     add_results();
-    routed_.kind = row_of(instr_.op).kind;
+    routed_.kind = routed_row_of(instr_.op).kind;
     routed_.wide_ids = std::any_of(reads_.begin(), reads_.end(), [&](const Region& read) {
       return plan_.buffers[read.buffer].dtype == DType::i64;
     });
@@ -262,68 +219,7 @@ class RoutedTaskBuilder {
   uint32_t rows_by_choice_ = 0;
 };
 
-bool is_whole_rows(const Plan& plan, const Region& region) {
-  return region.cols() == plan.buffers[region.buffer].cols;
-}
-
-// Of a route, or one of the steps.
-std::string why_no_partition(const Plan& plan, const Instr& instr) {
-  const auto reads = plan.reads(instr), writes = plan.writes(instr);
-  const bool counts = instr.op == Opcode::count_choices;  // a row side by side
-  const bool fills = instr.op == Opcode::fill_entries;    // reads no ids
-  const auto is_solid = [&](const Region& table) { return is_whole_rows(plan, table); };
-  const bool solid = (fills || is_solid(reads[0])) &&
-                     (counts || std::all_of(writes.begin(), writes.end(), is_solid));
-  if (!solid) return "GPUs make partitions in tables that are columns, of all ids of a token";
-  const int32_t own = (counts                              ? writes[0].cols()
-                       : fills                             ? reads[0].cols()
-                       : instr.op == Opcode::place_choices ? reads[1].cols()
-                                                           : writes[3].rows()) -
-                      1;
-  if (device::partition_workers(own) != 0) return "";
-  return fmt::format(
-      "GPUs have no room to count the choices of {} experts: deal them to more ranks", own);
-}
-
 }  // namespace
-
-bool is_routed_move(Opcode op) { return find_row(op) != nullptr; }
-
-std::string why_no_routed_task(const Plan& plan, const Instr& instr) {
-  const auto reads = plan.reads(instr), writes = plan.writes(instr);
-  if (makes_partition(instr.op)) return why_no_partition(plan, instr);
-  const bool is_sum = instr.op == Opcode::weigh || instr.op == Opcode::combine;
-  if (is_sum && !is_whole_rows(plan, reads[0])) {
-    return "GPUs weigh with all weights of a token";
-  }
-  if (is_sum && reads[1].cols() == 1 && plan.buffers[reads[1].buffer].dtype == DType::i64) {
-    return "GPUs read ROWS of 32 bits: give i32";
-  }
-  if (instr.op == Opcode::sum_counts) return "";
-  const int32_t rows = writes[0].rows();
-  const bool alike = std::all_of(writes.begin(), writes.end(), [&](const Region& to) {
-    return to.rows() == rows &&
-           plan.buffers[to.buffer].dtype == plan.buffers[writes[0].buffer].dtype;
-  });
-  const Region& from = reads[row_of(instr.op).source];
-  const bool is_pooled = instr.op == Opcode::embed || instr.op == Opcode::embed_mean;
-  const bool is_picked = instr.op == Opcode::permute;
-  const Region& has_them = is_sum || is_pooled || is_picked ? reads[0] : from;
-  const bool has_rows = has_them.rows() == rows;
-  if (!alike || !has_rows) {
-    return fmt::format("GPUs {} all rows of a task to each place that it writes",
-                       to_string(instr.op));
-  }
-  const int64_t widest = std::max(writes[0].cols(), reads[0].cols());
-  if (widest > kMaxDim) {  // and lanes go on from column to column in as many
-    return fmt::format("a block makes rows of at most {} columns, found {}", kMaxDim, widest);
-  }
-  if (writes[0].elements() > INT32_MAX) {  // kernels count them in 32 bits
-    return fmt::format("a block makes at most {} elements at once: take tiles of fewer rows",
-                       INT32_MAX);
-  }
-  return "";
-}
 
 MoverTask routed_task(const TableBasis& basis, const ChoiceRows& choices, const Instr& instr,
                       MoverTable& table, LaneHazards& hazards) {

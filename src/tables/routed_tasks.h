@@ -1,19 +1,13 @@
 // Tasks of rows that choose experts, and sums beside them, as those of a mover kernel's table.
 #pragma once
 
-#include <string>
+#include <vector>
 
 #include "launch/choice_rows.h"
 #include "plan/tile_task.h"
 #include "tables/mover_tasks.h"
 
 namespace stretto::cuda {
-
-// Whether the add warps do such tasks by tables of the run, in plans with tables.
-bool is_routed_move(Opcode op);
-
-// Why no mover does it; empty when one does.
-std::string why_no_routed_task(const Plan& plan, const Instr& instr);
 
 // `choices`: the plan's.
 device::MoverTask routed_task(const TableBasis& basis, const ChoiceRows& choices,
