@@ -113,6 +113,8 @@ class Routed {
     const int turns = static_cast<int>(of_.order_of_blocks(0).size());
     if (product_.op.only_moves()) return;
     for (int turn = 0; turn < turns; ++turn) {
+      if (turn > 0 && product_.is_block_by_block()) of_.boundaries();
+      permute_block(of_, turn);
       for (int rank = 0; rank < of_.ranks; ++rank) {
         emit_bands(rank, of_.order_of_blocks(rank)[static_cast<size_t>(turn)]);
       }

@@ -17,6 +17,8 @@ class RoutedTokens {
     blocks_.has_tables = true;
     if (product_.by_lanes()) {
       send_by_lanes(is_first);
+    } else if (product_.by_copies()) {
+      send_by_copies(is_first);
     } else if (product_.goes_by_ids()) {
       if (is_first) dispatch_by_ids(of_);
       if (is_first) make_tables();
@@ -26,7 +28,12 @@ class RoutedTokens {
       gather_x();
       if (is_first) make_tables();
     }
-    if (product_.permuted) permute();
+    if (product_.permuted && !product_.is_block_by_block()) permute();
+  }
+
+  void permute(int turn) {
+    permute_blocks(turn);
+    if (of_.events) of_.boundaries();
   }
 
  private:
@@ -66,6 +73,45 @@ class RoutedTokens {
     of_.boundaries();
   }
 
+  // What peers send tables are made of is awaited as there; tokens are on their way from the first.
+  void send_by_copies(bool is_first) {
+    if (is_first) gather(product_.ids);
+    if (!product_.has_sent_weights) gather(product_.weights);
+    if (is_first) send_others_weights();
+    const bool sends = is_first || product_.x.is_gathered || !product_.has_sent_weights;
+    copy_x();
+    if (!sends) return;
+    of_.boundaries();
+    taken_ = 0;
+    is_first ? make_tables() : of_.boundaries();
+  }
+
+  // To the next rank first: it takes them behind its own. Lanes copy own rows, where a partition is
+  // of all tokens.
+  void copy_x() {
+    const GatheredRows& rows = product_.x;
+    if (!rows.is_gathered) return;
+    for (int i = 1; i < of_.ranks; ++i) {
+      for (int rank = 0; rank < of_.ranks; ++rank) {
+        const int to = (rank + i) % of_.ranks;
+        const Region own = of_.own_rows(rows, rank);
+        if (own.empty()) continue;
+        of_.emit.read(own);
+        of_.emit.write(of_.rows_of_source(rows, rank, to));
+        of_.emit.task(product_.lanes.copy_lane(rank, of_.copy_queue(rank, to)), Opcode::copy);
+      }
+    }
+    for (int rank = 0; !blocks_.by_source && rank < of_.ranks; ++rank) {
+      const Region own = of_.own_rows(rows, rank);
+      const int parts = std::min(std::max(1, product_.lanes.compute - taken_), own.rows());
+      for (int part = 0; part < parts; ++part) {
+        of_.emit.read(cut(own, part, parts));
+        of_.emit.write(cut(of_.rows_of_source(rows, rank, rank), part, parts));
+        of_.emit.task(of_.compute_lane(rank), Opcode::copy);
+      }
+    }
+  }
+
   // Rows that take the link no longer than ids take their kernel, so that one notify and one wait
   // serve both; and all where many lanes make tables, and none would be left beside them.
   bool is_sent_with_ids() const {
@@ -79,7 +125,8 @@ class RoutedTokens {
   void send_others_weights() {
     for (RoutedLowering& other : of_.state.routed) {
       const bool is_other = &other != &product_ && other.of_part == product_.of_part;
-      if (!is_other || other.blocks != product_.blocks || !other.by_lanes()) continue;
+      const bool is_alike = other.by_lanes() || other.by_copies();
+      if (!is_other || other.blocks != product_.blocks || !is_alike) continue;
       gather(other.weights);
       other.has_sent_weights = true;
     }
@@ -103,7 +150,7 @@ class RoutedTokens {
 
   // Of what sends tokens.
   uint32_t lane(int rank) {
-    return product_.by_lanes() ? of_.compute_lane(rank) : of_.comm_lane(rank);
+    return product_.is_ahead() ? of_.compute_lane(rank) : of_.comm_lane(rank);
   }
 
   // To the previous rank first: it takes them next.
@@ -285,34 +332,36 @@ class RoutedTokens {
   // bring the tokens, else ahead of these, and then all lanes have a part. Where nothing is
   // multiplied the lanes of tiles do it.
   void permute() {
+    const int turns = static_cast<int>(of_.order_of_blocks(0).size());
+    for (int turn = 0; turn < turns; ++turn) permute_blocks(turn);
+    if (of_.events) of_.boundaries();
+  }
+  void permute_blocks(int turn) {
     const auto cols = static_cast<int32_t>(product_.op.local_k());
     const bool beside = product_.comm_lanes() > 0 && !product_.op.only_moves();
-    const int turns = static_cast<int>(of_.order_of_blocks(0).size());
-    for (int turn = 0; turn < turns; ++turn) {
-      for (int rank = 0; rank < of_.ranks; ++rank) {
-        const int block = of_.order_of_blocks(rank)[static_cast<size_t>(turn)];
-        blocks_.for_each_task(block, [&](int32_t first, int32_t last) {
-          const Rect rows = blocks_.rows_of_entries(first, last, 0, cols);
-          const int parts = !of_.events || last - first > 1 ? 1 : parts_of_entry();
-          for (int part = 0; part < parts; ++part) {
-            const Rect own{rows.row0 + (rows.row1 - rows.row0) * part / parts,
-                           rows.row0 + (rows.row1 - rows.row0) * (part + 1) / parts, 0, cols};
-            of_.emit.read(region_of({own.row0, own.row1, 0, 1}, blocks_.choices, rank));
-            of_.emit.read(of_.rows_to_pick(block, rank));
-            of_.emit.write(region_of(own, *product_.permuted, rank));
-            of_.emit.counted_task(beside ? of_.comm_lane(rank) : of_.compute_lane(rank),
-                                  Opcode::permute, {of_.choices_of_row()});
-          }
-        });
-      }
+    for (int rank = 0; rank < of_.ranks; ++rank) {
+      const int block = of_.order_of_blocks(rank)[static_cast<size_t>(turn)];
+      blocks_.for_each_task(block, [&](int32_t first, int32_t last) {
+        const Rect rows = blocks_.rows_of_entries(first, last, 0, cols);
+        const int parts = !of_.events || last - first > 1 ? 1 : parts_of_entry();
+        for (int part = 0; part < parts; ++part) {
+          const Rect own{rows.row0 + (rows.row1 - rows.row0) * part / parts,
+                         rows.row0 + (rows.row1 - rows.row0) * (part + 1) / parts, 0, cols};
+          of_.emit.read(region_of({own.row0, own.row1, 0, 1}, blocks_.choices, rank));
+          of_.emit.read(of_.rows_to_pick(block, rank));
+          of_.emit.write(region_of(own, *product_.permuted, rank));
+          of_.emit.counted_task(beside ? of_.comm_lane(rank) : of_.compute_lane(rank),
+                                Opcode::permute, {of_.choices_of_row()});
+        }
+      });
     }
-    if (of_.events) of_.boundaries();
   }
 
   // So that every lane has some. Where tiles await them one by one, an entry is one.
   int parts_of_entry() const {
     constexpr int kRows = 16;  // at least, of a part
-    const int entries = std::max(1, blocks_.count * expected_entries(blocks_));
+    const int at_once = product_.is_block_by_block() ? 1 : blocks_.count;
+    const int entries = std::max(1, at_once * expected_entries(blocks_));
     const int each = (2 * product_.lanes.compute + entries - 1) / entries;
     return std::clamp(each, 1, std::max(1, blocks_.entry_rows / kRows));
   }
@@ -327,5 +376,9 @@ class RoutedTokens {
 }  // namespace
 
 void gather_routed_tokens(RoutedEmission& of) { RoutedTokens(of).emit(); }
+
+void permute_block(RoutedEmission& of, int turn) {
+  if (of.product.permuted && of.product.is_block_by_block()) RoutedTokens(of).permute(turn);
+}
 
 }  // namespace stretto

@@ -39,9 +39,13 @@ void make_lanes(Draft& draft) {
     LaneTable& table = product.lanes;
     table.compute = std::max(1, state.machine.sms - product.sms_of_others);
     table.comm = product.comm_lanes();
+    if (product.by_copies() && product.x.is_gathered) {
+      table.copy = state.machine.same_node(0, state.op.ranks - 1) ? 1 : 2;
+    }
     table.nccl = product.by_nccl() ? 1 : 0;
     all.compute = std::max(all.compute, table.compute);
     all.comm = std::max(all.comm, table.comm);
+    all.copy = std::max(all.copy, table.copy);
     all.nccl = std::max(all.nccl, table.nccl);
   }
   for (LookUpLowering& one : state.look_ups) {

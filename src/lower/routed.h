@@ -93,9 +93,17 @@ struct RoutedLowering {
   bool by_nccl() const { return op.ranks > 1 && schedule.mover == Mover::nccl; }
   // All lanes bring tokens, in kernels ahead of the product.
   bool by_lanes() const { return op.ranks > 1 && schedule.mover == Mover::epilogue; }
+  // Copy engines bring tokens, while lanes bring what tables are made of, and make these.
+  bool by_copies() const { return op.ranks > 1 && schedule.mover == Mover::copy_engine; }
+  // Kernels of products await what was brought; else their tiles do, one by one.
+  bool is_ahead() const { return by_nccl() || by_lanes() || by_copies(); }
   // Else owners add what the others write to them.
   bool sums_by_nccl() const { return by_nccl() && schedule.reduction == Reduction::nccl; }
   bool by_source() const { return op.ranks > 1 && schedule.granularity == Granularity::chunk; }
+  // The kernel of a block's product begins as soon as that block's tokens are there.
+  bool is_block_by_block() const {
+    return by_copies() && by_source() && x.is_gathered && !op.only_moves();
+  }
   bool communicates() const { return op.ranks > 1; }
   bool has_sums() const { return part.router_weights >= 0; }
   // Terms that ranks add up; else each weighs whole results, in its own columns.
@@ -118,9 +126,7 @@ struct RoutedLowering {
   }
   // And nothing puts rows in order between them.
   bool by_ids() const { return goes_by_ids() && op.only_moves(); }
-  int comm_lanes() const {
-    return by_nccl() || by_lanes() || !communicates() ? 0 : schedule.comm_sms;
-  }
+  int comm_lanes() const { return is_ahead() || !communicates() ? 0 : schedule.comm_sms; }
   int tile_cols() const { return schedule.tile_n / std::max(1, op.weights); }
   int col_tiles() const { return static_cast<int>((op.local_n() + tile_cols() - 1) / tile_cols()); }
   Rect cols_of(int tile) const {

@@ -25,6 +25,10 @@ struct RoutedEmission {
   uint32_t comm_lane(int rank) { return product.lanes.comm_lane(rank, comm.next(rank)); }
   uint32_t compute_lane(int rank) { return product.lanes.compute_lane(rank, compute.next(rank)); }
   void boundaries();
+  // Of copy engines: what crosses nodes holds up nothing else.
+  int copy_queue(int rank, int to) const {
+    return state.machine.same_node(rank, to) ? 0 : product.lanes.copy - 1;
+  }
   // One lane counts choices, where no partition does.
   int lanes_of_tiles() const {
     return std::max(1, product.lanes.compute - (blocks.by_choice ? 1 : 0));
@@ -53,6 +57,9 @@ struct RoutedEmission {
 
 // Every rank's rows to who needs them, and the tables that say which rows are whose.
 void gather_routed_tokens(RoutedEmission& of);
+// With permute=pass: X of each rank's `turn`-th block into the order of its partition. Nothing to
+// do but where kernels of products take block by block.
+void permute_block(RoutedEmission& of, int turn);
 
 // The same by collectives that go by ids, weights with them, and the way back (emit_by_ids.cpp).
 void dispatch_by_ids(RoutedEmission& of);
@@ -66,9 +73,7 @@ class RoutedSums {
   // Who weighs rows writes sums to their owners.
   bool are_sent() const { return product_.adds_terms() && !product_.sums_by_nccl(); }
   // Sums leave while others are multiplied; else behind all tiles.
-  bool are_sent_at_once() const {
-    return product_.adds_terms() && !product_.by_nccl() && !product_.by_lanes();
-  }
+  bool are_sent_at_once() const { return product_.adds_terms() && !product_.is_ahead(); }
   bool are_beside_tiles() const { return are_sent_at_once() && !product_.op.only_moves(); }
   // Of the block that is the rank's `turn`-th, the columns of some tiles.
   void sum_up(int rank, int turn, const Rect& cols);

@@ -62,24 +62,26 @@ void check_routed(Case& c) {
          "chunks=1");
   if (c.op.ranks > 1) {
     const bool by_nccl = s.mover == Mover::nccl, by_lanes = s.mover == Mover::epilogue;
-    const bool is_ahead = by_nccl || by_lanes;
+    const bool by_copies = s.mover == Mover::copy_engine;
+    const bool is_ahead = by_nccl || by_lanes || by_copies;
     refuse(!is_ahead && s.gemm == GemmBy::library,
            fmt::format("gemm=library and mover={}", to_string(s.mover)), "which tiles await",
-           "mover=nccl or epilogue, or gemm=tiles");
+           "mover=nccl, epilogue or copy-engine, or gemm=tiles");
     refuse(!is_ahead && s.mover != Mover::comm_blocks, fmt::format("mover={}", to_string(s.mover)),
-           "which blocks pick", "mover=comm-blocks, epilogue or nccl");
-    refuse(by_lanes && s.comm_sms != 0, fmt::format("comm-sms={} and mover=epilogue", s.comm_sms),
-           "which all blocks send", "comm-sms=0");
+           "which blocks pick", "mover=comm-blocks, epilogue, copy-engine or nccl");
+    refuse((by_lanes || by_copies) && s.comm_sms != 0,
+           fmt::format("comm-sms={} and mover={}", s.comm_sms, to_string(s.mover)),
+           by_lanes ? "which all blocks send" : "which no block sends", "comm-sms=0");
     refuse(s.granularity != Granularity::whole && s.granularity != Granularity::chunk,
            fmt::format("granularity={}", to_string(s.granularity)),
            "which one partition has, or one for each source",
            "granularity=whole, or chunk for each source");
     if (is_ahead) {
       const std::string mover = fmt::format("mover={}", to_string(s.mover));
-      refuse(s.granularity == Granularity::chunk, "granularity=chunk and " + mover,
+      refuse(s.granularity == Granularity::chunk && !by_copies, "granularity=chunk and " + mover,
              by_nccl ? "whose collectives bring all sources together"
                      : "which all come ahead of products",
-             "granularity=whole or mover=comm-blocks");
+             "granularity=whole, or mover=comm-blocks or copy-engine");
       refuse(s.sync != Sync::event, fmt::format("sync={} and {}", to_string(s.sync), mover),
              "which streams order", "sync=event");
     } else {

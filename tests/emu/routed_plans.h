@@ -32,8 +32,8 @@ inline Sizes sizes_of(std::string_view name, int ranks, int64_t tokens) {
   return sizes;
 }
 
-// Owners add the sums that the others write to them; tokens are brought by NCCL, or sent by all
-// blocks ahead of the product (Mover::epilogue).
+// Owners add the sums that the others write to them; tokens are brought by NCCL, or sent ahead of
+// the product by all blocks (Mover::epilogue) or by copy engines.
 inline std::optional<OperatorSchedule> with_written_sums(const Operator& op,
                                                          const OperatorSchedule& by_nccl,
                                                          Mover of_tokens) {
@@ -50,6 +50,17 @@ inline std::optional<OperatorSchedule> with_written_sums(const Operator& op,
     one.reduction = is_all_reduce ? Reduction::two_shot : Reduction::slots;
   }
   return schedule == by_nccl ? std::nullopt : std::optional(std::move(schedule));
+}
+
+// Copy engines bring tokens, and products take the sources one after the other.
+inline std::optional<OperatorSchedule> with_sources_in_turn(const Operator& op,
+                                                            const OperatorSchedule& by_nccl) {
+  auto schedule = with_written_sums(op, by_nccl, Mover::copy_engine);
+  if (!schedule) return std::nullopt;
+  for (Schedule& one : schedule->products) {
+    if (one.mover == Mover::copy_engine) one.granularity = Granularity::chunk;
+  }
+  return schedule;
 }
 
 // The same where collectives go by ids, if they can.
@@ -92,6 +103,9 @@ inline std::vector<OperatorSchedule> schedules_of(const Operator& op, const Mach
     auto written = with_written_sums(op, all[i], Mover::nccl);
     if (written && op.ranks <= kFewRanks) all.push_back(*std::move(written));
     if (auto sent = with_written_sums(op, all[i], Mover::epilogue)) all.push_back(*std::move(sent));
+    auto copied = with_written_sums(op, all[i], Mover::copy_engine);
+    if (copied && op.ranks <= kFewRanks) all.push_back(*std::move(copied));
+    if (auto in_turn = with_sources_in_turn(op, all[i])) all.push_back(*std::move(in_turn));
     if (auto chosen = with_ids(op, machine, all[i])) all.push_back(*std::move(chosen));
   }
   return all;

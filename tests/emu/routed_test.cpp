@@ -137,10 +137,14 @@ TEST(RoutedMutants, LostWaitsAndNotifiesAreReported) {
     if (!only_moves(name)) sizes.emplace_back("f", 16);
     const Operator op = make_operator(name, sizes, 2);
     for (const OperatorSchedule& schedule : schedules_of(op, machine)) {
-      const bool by_ids = schedule.products[0].collectives == CollectivesBy::low_latency;
-      if (schedule.products[0].mover != Mover::comm_blocks && !by_ids) continue;
+      const Schedule& first = schedule.products[0];
+      const bool by_ids = first.collectives == CollectivesBy::low_latency;
+      const bool in_turn =
+          first.mover == Mover::copy_engine && first.granularity == Granularity::chunk;
+      if (first.mover != Mover::comm_blocks && !in_turn && !by_ids) continue;
       if (by_ids && only_moves(name)) continue;  // there are none
-      expect_every_sync_is_needed(lower(op, schedule, machine), by_ids ? 4 : 10);
+      const int few = in_turn ? 3 : by_ids ? 4 : 10;
+      expect_every_sync_is_needed(lower(op, schedule, machine), few);
     }
   }
 }
@@ -266,8 +270,10 @@ TEST(RoutedRefusals, SayWhoBringsTokensAndAddsSums) {
   const auto reasons = [&](std::string_view text) {
     return legal(op, parse_schedules(text, op, machine), machine);
   };
-  for (const char* good : {"library,reduction=slots", "library,reduction=slots,partials=fp32",
-                           "library,mover=epilogue,reduction=slots"}) {
+  for (const char* good :
+       {"library,reduction=slots", "library,reduction=slots,partials=fp32",
+        "library,mover=epilogue,reduction=slots", "library,mover=copy-engine,reduction=slots",
+        "sequential,mover=copy-engine,reduction=slots,granularity=chunk"}) {
     EXPECT_THAT(reasons(good), testing::IsEmpty()) << good;
   }
   const std::pair<const char*, const char*> bad[] = {
@@ -277,9 +283,10 @@ TEST(RoutedRefusals, SayWhoBringsTokensAndAddsSums) {
       {"sequential,mover=epilogue,reduction=slots,comm-sms=2", "all blocks send: take comm-sms=0"},
       {"sequential,mover=epilogue,reduction=slots,sync=flag", "streams order: take sync=event"},
       {"sequential,mover=epilogue,reduction=slots,granularity=chunk",
-       "which all come ahead of products: take granularity=whole or mover=comm-blocks"},
-      {"sequential,mover=copy-engine,reduction=slots,sync=flag",
-       "take mover=comm-blocks, epilogue or nccl"},
+       "which all come ahead of products: take granularity=whole, or mover=comm-blocks or "
+       "copy-engine"},
+      {"sequential,mover=copy-engine,reduction=slots,sync=flag", "streams order: take sync=event"},
+      {"library,mover=copy-engine,reduction=slots,comm-sms=2", "no block sends: take comm-sms=0"},
   };
   for (const auto& [text, why] : bad) {
     EXPECT_THAT(reasons(text), testing::ElementsAre(testing::HasSubstr(why))) << text;

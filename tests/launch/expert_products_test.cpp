@@ -122,6 +122,39 @@ TEST(ExpertProducts, OfPartsAndBesideOtherProducts) {
   }
 }
 
+// Own tokens' products are kernels of their own, which await nothing that copy engines send; behind
+// them, those of other ranks' tokens. Where no token has to come, one kernel has all sources.
+TEST(ExpertProducts, OfOneSourceAfterTheOther) {
+  const char* const up = "library,mover=copy-engine,granularity=chunk";
+  const std::string both = fmt::format("{0}/y:{0},reduction=slots", up);
+  for (const int ranks : {2, 3}) {
+    const auto sources = static_cast<size_t>(ranks);
+    const Plan plan =
+        plan_of(fmt::format("moe-tp t=200 h=256 f=384 experts=6 k=2 ranks={} dtype=bf16", ranks),
+                both.c_str());
+    EXPECT_EQ(fmt::format("{}", fmt::join(why_not_on_cuda(plan), "; ")), "");
+    for (size_t rank = 0; rank < sources; ++rank) {
+      const auto kernels = products_of_rank(plan, rank);
+      ASSERT_EQ(kernels.size(), sources + 1);
+      for (size_t turn = 0; turn < sources; ++turn) {
+        ASSERT_EQ(kernels[turn].size(), 1u);
+        const bool is_own = turn == 0;
+        EXPECT_EQ(plan.buffers[kernels[turn][0].a.buffer].name, is_own ? "x" : "a_x");
+      }
+      EXPECT_EQ(kernels.back().size(), sources);
+      const RankProgram program = programs_of(plan)[rank];
+      const std::vector<Step>& steps = program.streams[0].steps;
+      const auto gemm = [](const Step& step) { return step.kind == StepKind::gemm; };
+      const auto first = std::find_if(steps.begin(), steps.end(), gemm);
+      const auto second = std::find_if(first + 1, steps.end(), gemm);
+      const auto awaits_copies = [&](const Step& step) {
+        return step.kind == StepKind::wait && step.instr(plan).lag == 0;
+      };
+      EXPECT_TRUE(std::any_of(first, second, awaits_copies));
+    }
+  }
+}
+
 TEST(ExpertProducts, TakeNoCublas) {
   const char* const sizes = " t=100 h=256 f=384 experts=4 k=2 ranks=1 dtype=bf16";
   EXPECT_FALSE(takes_cublas(plan_of(std::string("moe-ep") + sizes)));
@@ -277,7 +310,7 @@ TEST(ExpertProducts, OfShapesThatTheKernelHasNotAreIllegal) {
   EXPECT_THAT(reasons(sizes(256, 384, 4), "library,sync=flag"), HasSubstr("sync=flag"));
   EXPECT_THAT(
       reasons("moe-ep t=100 h=256 f=384 experts=4 k=2 ranks=2 dtype=bf16", "tiles,gemm=library"),
-      HasSubstr("mover=nccl or epilogue, or gemm=tiles"));
+      HasSubstr("mover=nccl, epilogue or copy-engine, or gemm=tiles"));
 }
 
 // Tables are made and tokens sent by one kernel ahead of the products; nothing needs a second

@@ -90,6 +90,9 @@ constexpr Golden kGoldens[] = {
     {"gemm-ar-norm.few-rows", kNormed, "few-rows,tile=16x16"},
     {"moe-tp.sequential", kSharedExperts, "sequential,tile=8x16"},
     {"moe-tp.tiles", kSharedExperts, "tiles,tile=8x16,comm-sms=1,granularity=chunk"},
+    {"moe-tp.sources-in-turn", kSharedExperts,
+     "library,mover=copy-engine,granularity=chunk,tile=8x16,gemm=tiles/y:library,mover=copy-engine,"
+     "granularity=chunk,reduction=slots,tile=8x16,gemm=tiles"},
     {"moe-ep.sequential", kDealtExperts, "sequential,tile=8x16"},
     {"moe-ep.tiles", kDealtExperts, "tiles,tile=8x16,comm-sms=1,granularity=whole"},
     {"moe-ep.by-source", kDealtExperts, "tiles,tile=8x16,comm-sms=1,granularity=chunk"},

@@ -93,6 +93,21 @@ std::vector<RoutingCase> cases() {
     all.push_back({fmt::format("combine t=130 h=7168 experts={} k=8", 16 * ranks),
                    schedule + ",tile=16x64", ranks});
     if (ranks > 1) {
+      // Tokens by copy engines: all ahead of products, or source by source behind the own ones.
+      for (const int tokens : {203, 5, 4099}) {
+        for (const char* by :
+             {"library,granularity=chunk", "library,granularity=chunk,permute=pass", "library",
+              "sequential,granularity=chunk"}) {
+          const auto sizes = [&](int experts) {
+            return fmt::format("t={} h=512 f={} experts={} k=3", tokens, 96 * ranks, experts);
+          };
+          const std::string of_up = std::string(by) + ",mover=copy-engine";
+          const std::string both = of_up + "/y:" + of_up + ",reduction=slots";
+          all.push_back({"moe-tp " + sizes(12), both, ranks});
+          all.push_back({"moe-ep " + sizes(3 * ranks), both, ranks});
+          all.push_back({"moe-tp-up-i64 " + sizes(12), of_up, ranks, "fp16"});
+        }
+      }
       for (const char* name : {"dispatch", "combine", "dispatch-combine"}) {
         all.push_back({fmt::format("{} t=203 h=512 experts={} k=3", name, 3 * ranks - 1),
                        "low-latency", ranks});
