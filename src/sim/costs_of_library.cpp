@@ -31,9 +31,10 @@ struct Multiplied {
 struct Kernel {
   std::map<uint32_t, std::vector<const Instr*>> by_lane;
   std::map<std::tuple<uint16_t, int32_t, int32_t, int32_t>, Multiplied> multiplied;
-  // Of experts: their inputs, whose bytes and those of their results are read and stored.
-  std::set<std::tuple<uint16_t, int32_t, int32_t, int32_t, int32_t>> inputs;
-  double bytes = 0;
+  // Of experts: their inputs, whose bytes and those of their results are read and stored; each
+  // block of a partition is a launch, which reads weights anew.
+  std::set<std::tuple<int32_t, uint16_t, int32_t, int32_t, int32_t, int32_t>> inputs;
+  double bytes = 0, weight_bytes = 0;
   double macs = 0, most_macs = 0;  // of all lanes, and of one
   bool is_of_experts = false;
 };
@@ -80,6 +81,14 @@ double share_of_entries(const Plan& plan, const ChosenExperts& chosen, int rank,
   const ChosenExperts::Rows rows = chosen.rows_of(rank, number);
   const double multiplied = rows.choices + rows.experts * kUnitOfExperts / 2;
   return filled > 0 && multiplied > 0 ? std::min(1.0, multiplied / filled) : 1;
+}
+
+// Of the blocks of a partition, the one that an entry is of.
+int32_t block_of(const Plan& plan, const Region& to) {
+  const int16_t number = plan.buffers[to.buffer].partition;
+  if (number < 0) return 0;
+  const Partition& partition = plan.partitions[static_cast<size_t>(number)];
+  return to.row0 / partition.rows / partition.entries_of_block();
 }
 
 int ranges_of_few_rows(int columns, const Machine& machine) {
@@ -266,9 +275,14 @@ void Costs::find_products() {
                         share_of_entries(plan_, chosen_, lane.rank, to);
       }
       for (const Region& read : inputs) {
-        const bool is_new =
-            kernel.inputs.emplace(read.buffer, read.row0, read.row1, read.col0, read.col1).second;
-        if (is_new) kernel.bytes += region_bytes(read);
+        const bool is_new = kernel.inputs
+                                .emplace(block_of(plan_, to), read.buffer, read.row0, read.row1,
+                                         read.col0, read.col1)
+                                .second;
+        if (!is_new) continue;
+        kernel.bytes += region_bytes(read);
+        const bool is_weights = read.buffer == plan_.reads(instr).back().buffer;
+        if (is_weights) kernel.weight_bytes += region_bytes(read);
       }
     }
   }
@@ -306,9 +320,12 @@ void Costs::find_products() {
                        move_us(kernel.bytes, kFewRowsRead * machine_.hbm_gb_per_s),
                        multiply_us / kFewRowsRate);
     } else if (kernel.is_of_experts || is_fp32) {
-      const double read = kernel.is_of_experts ? kExpertsRead : 1;
-      us = kExpertsStartUs + std::max(multiply_us / kExpertsRate,
-                                      move_us(kernel.bytes, read * machine_.hbm_gb_per_s));
+      const double rate = (kernel.is_of_experts ? kExpertsRead : 1) * machine_.hbm_gb_per_s;
+      // Multiplying does not hide all of reading weights (op/expert_tiles.h, 400 times of one
+      // H200).
+      const double rate_us =
+          std::hypot(multiply_us / kExpertsRate, move_us(kernel.weight_bytes, rate));
+      us = kExpertsStartUs + std::max(rate_us, move_us(kernel.bytes, rate));
     } else if (gathered_[plan_.reads(*kernel.by_lane.begin()->second.front())[0].buffer]) {
       us -= kLibraryEarlyUs;
     }

@@ -52,11 +52,19 @@ bool Costs::is_one_kernel() const {
                      [&](const Lane& lane) { return lane.instrs.empty() || computes[lane.rank]; });
 }
 
-// Whose rank does nothing else between the same boundaries.
+// Whose rank does nothing else between the same boundaries. What it tells of the kernel before
+// stands ahead of theirs, and beside streams of copies or collectives waits for the next one stand
+// behind it.
 void Costs::find_partitions() {
   if (plan_.partitions.empty()) return;
   constexpr int kNothingYet = -1;
   std::vector<std::vector<int>> blocks(static_cast<size_t>(plan_.ranks()));  // by stretch
+  std::vector<bool> has_streams(static_cast<size_t>(plan_.ranks()), false);
+  for (const Lane& lane : plan_.lanes) {
+    if (lane.kind != LaneKind::compute && lane.kind != LaneKind::comm && !lane.instrs.empty()) {
+      has_streams[lane.rank] = true;
+    }
+  }
   const auto each_stretch = [&](const auto& visit) {
     for (const Lane& lane : plan_.lanes) {
       if (lane.kind != LaneKind::compute) continue;
@@ -66,7 +74,12 @@ void Costs::find_partitions() {
         for (end = begin; end < count && lane.instrs[end].op != Opcode::boundary;) ++end;
         std::vector<int>& of_rank = blocks[lane.rank];
         if (of_rank.size() <= number) of_rank.resize(number + 1, kNothingYet);
-        if (begin < end) visit(lane, begin, end, of_rank[number]);
+        uint32_t first = begin, last = end;
+        while (first < last && lane.instrs[first].op == Opcode::notify) ++first;
+        while (has_streams[lane.rank] && last > first && lane.instrs[last - 1].op == Opcode::wait) {
+          --last;
+        }
+        if (first < last) visit(lane, first, last, of_rank[number]);
       }
     }
   };
