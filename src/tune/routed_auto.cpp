@@ -17,6 +17,7 @@ constexpr const char* kByBlocks = "library by all blocks";
 constexpr const char* kByCopies = "library by copy engines";
 constexpr const char* kBySource = "library by copy engines, source by source";
 constexpr const char* kByIds = "low-latency";
+constexpr const char* kAroundByIds = "library, rows by ids";
 
 void take_all_at_once(const Operator& op, OperatorSchedule& schedule) {
   size_t product = 0;
@@ -110,8 +111,7 @@ OperatorSchedule in_low_entries(const Operator& op, const Machine& machine,
   return schedule;
 }
 
-// Rows that nothing multiplies, by their ids where slots have room for them; in layers of experts
-// that was never timed, so there it is taken by its name alone.
+// Rows that nothing multiplies, by their ids where slots have room for them.
 std::optional<OperatorSchedule> by_ids(const Operator& op, const Machine& machine,
                                        OperatorSchedule schedule) {
   const OperatorSchedule preset = schedule_of(find_preset(kByIds), op, machine);
@@ -126,6 +126,26 @@ std::optional<OperatorSchedule> by_ids(const Operator& op, const Machine& machin
     any = true;
   }
   return any ? std::optional(std::move(schedule)) : std::nullopt;
+}
+
+// The same around the products of experts that are dealt to ranks.
+std::optional<OperatorSchedule> around_products_by_ids(const Operator& op, const Machine& machine,
+                                                       OperatorSchedule library) {
+  const OperatorSchedule preset = schedule_of(find_preset(kByIds), op, machine);
+  bool any = false;
+  size_t at = 0;
+  for (const OperatorSegment& segment : op.segments) {
+    if (!segment.product) continue;
+    const Segment& product = *segment.product;
+    const size_t number = at++;
+    if (!product.is_routed() || product.only_moves()) continue;
+    const bool serves = product.kind.weight == Held::experts &&
+                        preset.products[number].collectives == CollectivesBy::low_latency;
+    if (!serves) return std::nullopt;
+    library.products[number] = preset.products[number];
+    any = true;
+  }
+  return any ? std::optional(std::move(library)) : std::nullopt;
 }
 
 // What communicates behind and ahead of products, and what beside them. The preset has a partition
@@ -152,6 +172,7 @@ std::vector<RoutedContender> contenders(const Operator& op, const Machine& machi
     if (const auto copies = by_copies(op, *blocks, Granularity::whole)) add(kByCopies, *copies);
     if (const auto copies = by_copies(op, *blocks, Granularity::chunk)) add(kBySource, *copies);
   }
+  if (const auto ids = around_products_by_ids(op, machine, library)) add(kAroundByIds, *ids);
   if (const auto moved = by_ids(op, machine, tiles)) {
     add(only_moves_rows(op) ? kByIds : "tiles beside low-latency", *moved);
   }
@@ -170,7 +191,8 @@ std::vector<RoutedContender> contenders(const Operator& op, const Machine& machi
 // Ways of whole products are simulated within a few per cent of one another, and less apart than
 // the simulation errs. Blocks took 0.74 to 0.95 of the time of collectives in each of 14 layers
 // that two ranks were measured with (bench/results/experts_passes_h200_x2.json), so within that
-// they come first. Copy engines were not measured yet: they have to be ahead by more.
+// they come first. Copy engines, and rows by ids around products, were not measured yet: they have
+// to be ahead by more.
 //
 // Rows by ids took 0.21 to 0.41 of what movers did, for 16, 128 and 4096 tokens of each of two
 // ranks (bench/results/moved_h200_x2.json), and of movers the simulation leaves out up to 0.6: so
@@ -192,7 +214,9 @@ void prefer_what_was_faster(const Operator& op, std::vector<RoutedContender>& al
     if (found != all.end()) std::rotate(all.begin(), found, found + 1);
   };
   if (!all.front().name.starts_with(kByCollectives)) return;
-  prefer([](const RoutedContender& one) { return !one.name.starts_with(kByCopies); });
+  prefer([](const RoutedContender& one) {
+    return !one.name.starts_with(kByCopies) && one.name != kAroundByIds;
+  });
   prefer([](const RoutedContender& one) { return one.name == kByBlocks; });
 }
 

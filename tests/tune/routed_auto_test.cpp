@@ -97,7 +97,8 @@ TEST(RoutedAuto, TakesOfAlikeWaysTheOneThatWasFasterWhenMeasured) {
   EXPECT_TRUE(dealt.starts_with("library by all blocks, simulated:")) << dealt;
 }
 
-// By ids, as far as slots have room, where nothing is multiplied; in layers that was never timed.
+// By ids, as far as slots have room, where nothing is multiplied; in layers, which were never timed
+// so, where that is simulated to be clearly faster.
 TEST(RoutedAuto, MovesRowsByTheirIdsWhereNothingMultipliesThem) {
   const auto by = [](const char* text) {
     const Operator op = parse_operator(std::string(text) + " ranks=2 dtype=bf16");
@@ -111,7 +112,9 @@ TEST(RoutedAuto, MovesRowsByTheirIdsWhereNothingMultipliesThem) {
     EXPECT_EQ(by(text), CollectivesBy::low_latency) << text;
   }
   EXPECT_EQ(by("dispatch-combine t=16384 h=7168 experts=256 k=8"), CollectivesBy::nccl);
-  EXPECT_EQ(by("moe-ep t=256 h=2048 f=768 experts=128 k=8"), CollectivesBy::nccl);
+  EXPECT_EQ(by("moe-ep t=256 h=2048 f=768 experts=128 k=8"), CollectivesBy::low_latency);
+  EXPECT_EQ(by("moe-ep t=256 h=7168 f=2048 experts=64 k=8"), CollectivesBy::nccl);
+  EXPECT_EQ(by("moe-tp t=256 h=2048 f=768 experts=128 k=8"), CollectivesBy::nccl);
 }
 
 // Beside products they are no faster for that: collectives between kernels keep tiles apart.
