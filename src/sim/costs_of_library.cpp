@@ -323,9 +323,11 @@ void Costs::find_products() {
       const double rate = (kernel.is_of_experts ? kExpertsRead : 1) * machine_.hbm_gb_per_s;
       // Multiplying does not hide all of reading weights (op/expert_tiles.h, 400 times of one
       // H200).
-      const double rate_us =
-          std::hypot(multiply_us / kExpertsRate, move_us(kernel.weight_bytes, rate));
-      us = kExpertsStartUs + std::max(rate_us, move_us(kernel.bytes, rate));
+      const bool of_experts = kernel.is_of_experts;
+      const double rate_us = std::hypot(multiply_us / (of_experts ? kExpertsRate : kFp32Rate),
+                                        move_us(kernel.weight_bytes, rate));
+      us = (of_experts ? kExpertsStartUs : kFp32StartUs) +
+           std::max(rate_us, move_us(kernel.bytes, rate));
     } else if (gathered_[plan_.reads(*kernel.by_lane.begin()->second.front())[0].buffer]) {
       us -= kLibraryEarlyUs;
     }
