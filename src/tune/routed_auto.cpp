@@ -17,6 +17,7 @@ constexpr const char* kByBlocks = "library by all blocks";
 constexpr const char* kByCopies = "library by copy engines";
 constexpr const char* kBySource = "library by copy engines, source by source";
 constexpr const char* kByIds = "low-latency";
+constexpr const char* kWithWrittenSums = "library with written sums";
 constexpr const char* kAroundByIds = "library, rows by ids";
 
 void take_all_at_once(const Operator& op, OperatorSchedule& schedule) {
@@ -61,21 +62,38 @@ std::optional<OperatorSchedule> by_all_blocks(const Operator& op, OperatorSchedu
   return any ? std::optional(std::move(schedule)) : std::nullopt;
 }
 
-// The same, but copy engines send tokens while ids come and tables are made. With a partition for
-// each source, which no rank needs where tokens stay, also while own tokens are multiplied.
-std::optional<OperatorSchedule> by_copies(const Operator& op, OperatorSchedule by_blocks,
-                                          Granularity granularity) {
+// The same, but copy engines send the tokens that have to come, while ids come and tables are made.
+std::optional<OperatorSchedule> by_copies(const Operator& op, OperatorSchedule by_blocks) {
   bool any = false;
   size_t at = 0;
   for (const OperatorSegment& segment : op.segments) {
     if (!segment.product) continue;
     Schedule& one = by_blocks.products[at++];
-    if (one.mover != Mover::epilogue || !segment.product->is_routed()) continue;
-    any = any || segment.product->kind.in != Edge::none;
+    const bool is_sent = segment.product->is_routed() && segment.product->kind.in != Edge::none;
+    if (one.mover != Mover::epilogue || !is_sent) continue;
     one.mover = Mover::copy_engine;
-    one.granularity = granularity;
+    any = true;
   }
   return any ? std::optional(std::move(by_blocks)) : std::nullopt;
+}
+
+// The same, and own tokens are multiplied meanwhile. Measured on two ranks (docs/notes/moe.md),
+// that took 0.95 of the time where an expert has 512 rows of each source and K is 2048, and 1.05
+// to 1.07 where K is 4096, with 256 and 1024 rows: which the simulation does not tell apart.
+std::optional<OperatorSchedule> by_source(const Operator& op, OperatorSchedule by_blocks) {
+  constexpr int64_t kMostK = 2048, kLeastRows = 512;
+  size_t at = 0;
+  for (const OperatorSegment& segment : op.segments) {
+    if (!segment.product) continue;
+    const Segment& product = *segment.product;
+    Schedule& one = by_blocks.products[at++];
+    if (one.mover != Mover::epilogue || !product.is_routed()) continue;
+    const int64_t rows = product.row_shards().block() * product.top_k / product.experts;
+    if (product.k > kMostK || rows < kLeastRows) return std::nullopt;
+    one.mover = Mover::copy_engine;
+    one.granularity = Granularity::chunk;
+  }
+  return by_blocks;
 }
 
 // The same, but for who brings tokens.
@@ -168,9 +186,11 @@ std::vector<RoutedContender> contenders(const Operator& op, const Machine& machi
   if (op.ranks == 1) return all;
   if (const auto blocks = by_all_blocks(op, library)) {
     add(kByBlocks, *blocks);
-    add("library with written sums", with_nccl_ahead(*blocks));
-    if (const auto copies = by_copies(op, *blocks, Granularity::whole)) add(kByCopies, *copies);
-    if (const auto copies = by_copies(op, *blocks, Granularity::chunk)) add(kBySource, *copies);
+    add(kWithWrittenSums, with_nccl_ahead(*blocks));
+    if (const auto copies = by_copies(op, *blocks)) {
+      add(kByCopies, *copies);
+      if (const auto in_turn = by_source(op, *blocks)) add(kBySource, *in_turn);
+    }
   }
   if (const auto ids = around_products_by_ids(op, machine, library)) add(kAroundByIds, *ids);
   if (const auto moved = by_ids(op, machine, tiles)) {
@@ -190,9 +210,10 @@ std::vector<RoutedContender> contenders(const Operator& op, const Machine& machi
 
 // Ways of whole products are simulated within a few per cent of one another, and less apart than
 // the simulation errs. Blocks took 0.74 to 0.95 of the time of collectives in each of 14 layers
-// that two ranks were measured with (bench/results/experts_passes_h200_x2.json), so within that
-// they come first. Copy engines, and rows by ids around products, were not measured yet: they have
-// to be ahead by more.
+// that two ranks were measured with (bench/results/experts_passes_h200_x2.json), and copy engines
+// 0.92 to 0.97 of that of blocks in each of six of many tokens (docs/notes/moe.md), which is as
+// they are simulated beside one another: so of these the faster comes first. Rows by ids around
+// products took 4 % more beside blocks than that: they have to be ahead by so much.
 //
 // Rows by ids took 0.21 to 0.41 of what movers did, for 16, 128 and 4096 tokens of each of two
 // ranks (bench/results/moved_h200_x2.json), and of movers the simulation leaves out up to 0.6: so
@@ -207,17 +228,26 @@ void prefer_what_was_faster(const Operator& op, std::vector<RoutedContender>& al
   }
   constexpr double kErr = 1.04;
   const double most_us = kErr * all.front().us;
+  const auto is_by_nccl = [](const RoutedContender& one) {
+    return one.name == kByCollectives || one.name == kWithWrittenSums;
+  };
   const auto prefer = [&](const auto& is_better) {
     const auto found = std::find_if(all.begin(), all.end(), [&](const RoutedContender& one) {
       return one.us <= most_us && is_better(one);
     });
     if (found != all.end()) std::rotate(all.begin(), found, found + 1);
   };
-  if (!all.front().name.starts_with(kByCollectives)) return;
-  prefer([](const RoutedContender& one) {
-    return !one.name.starts_with(kByCopies) && one.name != kAroundByIds;
-  });
-  prefer([](const RoutedContender& one) { return one.name == kByBlocks; });
+  if (all.front().name == kAroundByIds) {
+    prefer([&](const RoutedContender& one) { return one.name != kAroundByIds; });
+  }
+  if (is_by_nccl(all.front())) {
+    prefer([&](const RoutedContender& one) {
+      return one.name.starts_with(kByCollectives) && !is_by_nccl(one) && one.name != kAroundByIds;
+    });
+  }
+  if (all.front().name == kByCopies) {
+    prefer([](const RoutedContender& one) { return one.name == kBySource; });
+  }
 }
 
 }  // namespace
