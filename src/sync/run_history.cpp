@@ -117,7 +117,9 @@ void RunHistory::run(const std::function<std::span<const uint32_t>(uint32_t)>& n
       const std::span<const Event> known = causes(at);
       const Instr& instr = lanes[lane].instrs[next[lane]];
       if (instr.op == Opcode::boundary || instr.op == Opcode::collective) {
-        if (!known.empty()) append(lane, at, known);
+        // Whoever meets there hears that the others' runs have begun, if by this alone.
+        const bool begins = instr.op == Opcode::collective && next[lane] == 0;
+        if (!known.empty() || begins) append(lane, at, known);
         meet(meeting_of(lane, instr));
         break;  // meet() makes the lane ready again, with all that met
       }

@@ -314,5 +314,20 @@ TEST(OwnGraphsOfExperts, TakeTheirRangesOfKOfWholeRows) {
   }
 }
 
+// All ranks have begun where a collective ends, though it is all that any of them did before.
+TEST(LayersByIds, AreHeardOfByWhoWritesToAllRanksBehindThem) {
+  const auto graph = parse_graph(
+      "graph heard t h experts k\n"
+      "input x [t, h] rows\ninput ids [t, k] rows i32\ninput weights [t, k] rows fp32\n"
+      "d = permute x ids experts=experts\ny = weigh d ids weights\ns = add y x\n"
+      "output y rows\noutput s whole\n");
+  const Operator op =
+      make_graph(graph, {{"t", 15}, {"h", 80}, {"experts", 6}, {"k", 2}}, 3, DType::bf16);
+  const Machine machine = default_machine(3);
+  const OperatorSchedule schedule = schedule_of(find_preset("low-latency"), op, machine, 1);
+  ASSERT_TRUE(legal(op, schedule, machine).empty());
+  expect_right(op, find_preset("low-latency"), machine);
+}
+
 }  // namespace
 }  // namespace stretto
