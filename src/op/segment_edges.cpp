@@ -34,7 +34,12 @@ class EdgePutter {
         refuse(fmt::format("{} has an edge on both sides of its product; no schedule serves that",
                            one.name));
       }
-      if (one.product && !is_served(one)) {
+      const bool adds_choices =
+          one.product && one.product->is_routed() && one.product->kind.weight == Held::cols;
+      if (adds_choices && one.router_weights < 0) {
+        refuse(fmt::format("{} has a term of a sum for each choice, which nobody adds up: weigh it",
+                           one.name));
+      } else if (one.product && !is_served(one)) {
         refuse(
             fmt::format("{}: no schedule serves a product whose weight is held as {}, fed by {} "
                         "and drained by {}",

@@ -57,6 +57,15 @@ TEST(SegmentEdges, OutputsAreGatheredBehindSomethingThatAllRanksTakePartIn) {
               "served");
 }
 
+TEST(SegmentEdges, TermsOfChoicesAreWeighed) {
+  EXPECT_THAT(refusal("input a [2*m, h] cols\n"
+                      "input ids [m, 2] rows i32\n"
+                      "input w [4, h, h] cols\n"
+                      "d = grouped a w ids\n"
+                      "output d rows\n"),
+              HasSubstr("d has a term of a sum for each choice, which nobody adds up: weigh it"));
+}
+
 // Rows travel once, for the product and for the caller.
 TEST(SegmentEdges, WhatAProductGathersIsHandedOver) {
   const Operator op = bound(
