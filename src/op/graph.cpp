@@ -140,6 +140,13 @@ class Binder {
       dealing_.check_dealt_alike(text, in, rule);
     }
     for (size_t i = 0; i < in.size(); ++i) {
+      if (in[i]->stage >= 0 && is_parameter(text.kind, i)) {
+        refuse(text.in_place,
+               fmt::format("{} takes {} as a weight, which the caller gives, and it is made by a "
+                           "stage: give it as an input",
+                           to_string(text.kind), in[i]->name));
+        continue;
+      }
       const bool is_term = are_sums_of_some(*in[i]) && rule.needs[i] == Held::routed;
       if (!Dealing::is_of_team(*in[i], stage.team, is_parameter(text.kind, i), rule.needs[i])) {
         refuse(

@@ -57,6 +57,20 @@ TEST(SegmentEdges, OutputsAreGatheredBehindSomethingThatAllRanksTakePartIn) {
               "served");
 }
 
+// What multiplies all rows, or is added to them, is there before a run begins.
+TEST(SegmentEdges, WeightsAreTheCallers) {
+  constexpr char kSays[] = "as a weight, which the caller gives, and it is made by a stage";
+  for (const char* lines : {"input x [m, h] whole\ny = silu x\nz = gemm x y\noutput z whole\n",
+                            "input x [m, h] rows\ninput w [h, h] rows\ninput d [h, h] rows\n"
+                            "v = add w d\nz = gemm x v\noutput z cols\n",
+                            "input x [m, h] rows\ninput w [1, h] whole\nv = silu w\n"
+                            "z = norm x v\noutput z rows\n",
+                            "input x [m, h] rows\ninput w [1, h] whole\nv = silu w\n"
+                            "z = bias x v\noutput z rows\n"}) {
+    EXPECT_THAT(refusal(lines), HasSubstr(kSays)) << lines;
+  }
+}
+
 TEST(SegmentEdges, TermsOfChoicesAreWeighed) {
   EXPECT_THAT(refusal("input a [2*m, h] cols\n"
                       "input ids [m, 2] rows i32\n"
