@@ -139,7 +139,8 @@ bool GraphWords::decimal(double& to, double most, std::string_view what) {
   const char* begin = line_.data() + at_;
   const char* end = line_.data() + line_.size();
   const auto [stop, error] = std::from_chars(begin, end, to);
-  if (error != std::errc() || !(to > 0 && to <= most)) return expected(what);
+  // Plans have it in fp32, where what is too small would be 0.
+  if (error != std::errc() || !(to <= most && static_cast<float>(to) > 0)) return expected(what);
   at_ += static_cast<size_t>(stop - begin);
   return true;
 }

@@ -255,6 +255,8 @@ TEST(RouterRefusals, SayWhatWouldBeRight) {
   EXPECT_EQ(text("y = softmax_gate s s normalise=2"), "graph:5:32: expected 0 or 1, found '2'");
   EXPECT_EQ(text("y = softmax_gate s s scale=0"),
             "graph:5:28: expected a number above 0 and up to 1e9, found '0'");
+  EXPECT_EQ(text("y = softmax_gate s s scale=1e-46"),
+            "graph:5:28: expected a number above 0 and up to 1e9, found '1e-46'");
   const auto scores = parse_graph(
       "graph g t h e\ninput x [t, h] rows\ninput w [e, h] whole\ns = gemm x w\n"
       "y = sigmoid_gate s s\noutput y rows\n",
