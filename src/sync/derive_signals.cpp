@@ -30,6 +30,23 @@ void refuse_signals(const Plan& plan) {
                   plan.signals.front().name));
 }
 
+// A signal says that what a rank has is there for its own lanes, so nobody could wait for others'.
+void refuse_reads_of_others(const Plan& plan) {
+  for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
+    const std::vector<Instr>& instrs = plan.lanes[lane].instrs;
+    for (uint32_t pos = 0; pos < instrs.size(); ++pos) {
+      if (!instrs[pos].is_task()) continue;
+      for (const Region& region : plan.reads(instrs[pos])) {
+        if (region.rank == plan.lanes[lane].rank) continue;
+        throw UnorderedPlan(
+            fmt::format("{} instruction {} reads {} of another rank: let rank {} push it",
+                        describe(plan.lanes[lane]), pos, describe(plan, region), region.rank),
+            InstrRef{lane, pos});
+      }
+    }
+  }
+}
+
 // That of the schedule's text, if it is one and all its products agree.
 Sync sync_of(const Plan& plan, const Machine& machine) {
   const Sync usual = plan.any_library() ? Sync::event : Sync::counter;
@@ -64,6 +81,7 @@ void require_first_lanes(const Plan& plan) {
 Plan derive_signals(Plan plan) {
   refuse_signals(plan);
   validate(plan);
+  refuse_reads_of_others(plan);
   const Machine machine = default_machine(plan.ranks());
   for (Lane& lane : plan.lanes) {
     for (Instr& instr : lane.instrs) instr.fused = false;  // which can be hangs on who waits

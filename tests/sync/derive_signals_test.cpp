@@ -158,6 +158,14 @@ TEST(DeriveSignals, BoundariesThatDifferAreRefused) {
             "a rank list the same ones in the same order");
 }
 
+TEST(DeriveSignals, AReadOfAnotherRanksIsRefused) {
+  EXPECT_THAT(refusal("lane 0 comm 0\n copy #0 y@1[0:64,0:64] -> z[0:64,0:64]\n"
+                      " copy #1 z[0:64,0:64] -> z@1[0:64,0:64]\n"
+                      "lane 1 comm 0\n copy #0 x[0:64,0:64] -> y[0:64,0:64]\n"),
+              HasSubstr("rank 0 comm 0 instruction 0 reads y@1[0:64,0:64] of another rank: let "
+                        "rank 1 push it"));
+}
+
 TEST(DeriveSignals, AnOutputThatNothingIsKnownOfIsRefused) {
   EXPECT_THAT(refusal("lane 0 comm 0\n copy #0 x[0:64,0:64] -> o@1[0:64,0:64]\n",
                       "buffer o bf16 64x64 output\n"),
