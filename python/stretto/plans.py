@@ -1,6 +1,7 @@
 """What plans are, and runs of them on the CPU: needs no GPU."""
 
 import functools
+import threading
 import weakref
 from ctypes import byref, c_char_p, c_double, c_int32, c_int64, c_uint64, c_void_p, pointer
 from typing import Any, Dict, List, Mapping, Optional, Sequence
@@ -37,6 +38,7 @@ class Plan:
         library().plan_rows(handle, byref(num_rows))
         self._num_tensors, self.num_rows = count.value, num_rows.value
         self._infos = functools.lru_cache(maxsize=64)(self.tensors_of)
+        self.lock = threading.Lock()  # of who asks for bad_ids() of one execute()
         self.tensors = self.tensors_of(0)
 
     def tensors_of(self, rank: int, num_rows: Optional[int] = None) -> Dict[str, TensorInfo]:
@@ -164,6 +166,7 @@ def emulate(operator: Operator, tensors: Mapping[str, Sequence[Any]], *, dtype: 
         raise ValueError("tensors has a list for each name, with a tensor of every rank")
     words = sizes_text(sizes, more_sizes)
     kept = _kept_plan(graph_text(operator), words, ranks.pop(), dtype_text(dtype), schedule, machine)
-    before = kept.bad_ids()
-    kept.execute(tensors)
-    return kept.bad_ids() - before
+    with kept.lock:  # so that no other thread's ids are among those of this run
+        before = kept.bad_ids()
+        kept.execute(tensors)
+        return kept.bad_ids() - before

@@ -1,6 +1,7 @@
 """Plans through the binding, with the library itself."""
 
 import math
+import threading
 import unittest
 
 import stretto
@@ -181,6 +182,31 @@ class OnTheCpu(unittest.TestCase):
         self.assertEqual(result("moe-ep-i64", "int64", [0, 3, 2, 1], [-2**32, 2, 3, 0]), right)
         with self.assertRaisesRegex(ValueError, "ids.*i64"):
             result("moe-ep-i64", "int32", [0, 3, 2, 1], [-1, 2, 3, 0])
+
+    def test_threads_count_their_own_ids(self):
+        """Of one plan, which emulate() keeps for all threads."""
+        half, wrong = "torch.float16", []
+
+        def call(number):
+            def tensors(rows, cols):
+                return [CpuTensor((rows, cols), half, values_of(rows, cols, rank)) for rank in range(2)]
+
+            given = {"x": tensors(2, 16), "wg": [CpuTensor((2, 16, 16), half, values_of(32, 16, r)) for r in range(2)],
+                     "ids": [CpuTensor((2, 2), "torch.int32", [9] * number + [1] * (4 - number)) for _ in range(2)],
+                     "weights": [CpuTensor((2, 2), values=[1, 2, 1, 1]) for _ in range(2)], "y": tensors(2, 16)}
+            for name in ("wu", "wd"):
+                given[name] = given["wg"]
+            for _ in range(40):
+                bad = stretto.emulate("moe-ep", given, dtype="fp16", t=4, h=16, f=16, experts=4, k=2)
+                if bad != 2 * number:
+                    wrong.append((number, bad))
+
+        threads = [threading.Thread(target=call, args=(number,)) for number in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
 
     def test_a_plan_serves_fewer_rows(self):
         plan = stretto.plan("gemm-rs", schedule="tiles", dtype="fp32", rows="bucket", ranks=2,

@@ -1,7 +1,10 @@
 // The part of the C interface that needs no GPU.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <map>
+#include <memory>
+#include <mutex>
 
 #include "c/arguments.h"
 #include "c/sized.h"
@@ -28,19 +31,21 @@ struct stretto_plan {
   Plan plan;
   std::string reason;
   bool serves = false;
+  std::mutex of_rows_mutex = {};         // any thread may call
   std::map<int64_t, Plan> of_rows = {};  // runs of fewer rows, once they were asked for
-  uint64_t bad_ids = 0;                  // of all runs
+  std::atomic<uint64_t> bad_ids = 0;     // of all runs
 };
 
 namespace stretto::c {
 namespace {
 
-stretto_plan make_plan(const stretto_plan_request* at) {
+std::unique_ptr<stretto_plan> make_plan(const stretto_plan_request* at) {
   const stretto_plan_request given = sized(
       at, "request",
       {"stretto_plan_request", offsetof(stretto_plan_request, machine) + sizeof(at->machine)});
   const Operator op = operator_of(given.op);
-  stretto_plan made;
+  auto plan = std::make_unique<stretto_plan>();
+  stretto_plan& made = *plan;
   made.machine = given.machine == nullptr ? default_machine(op.ranks) : load_machine(given.machine);
   made.serves = given.serves != 0;
   const std::string_view text = text_of(given.schedule, "schedule");
@@ -59,7 +64,7 @@ stretto_plan make_plan(const stretto_plan_request* at) {
         fmt::format("this schedule cannot serve {}: {}", to_string(op), join(reasons, "; ")));
   }
   made.plan = lower(op, schedule, made.machine);
-  return made;
+  return plan;
 }
 
 void require_served(const stretto_plan& plan, int64_t rows) {
@@ -74,6 +79,7 @@ void require_served(const stretto_plan& plan, int64_t rows) {
 const Plan& at_rows_of(stretto_plan& plan, int64_t rows) {
   require_served(plan, rows);
   if (rows == plan.plan.op.rows()) return plan.plan;
+  const std::lock_guard lock(plan.of_rows_mutex);
   const auto known = plan.of_rows.find(rows);
   if (known != plan.of_rows.end()) return known->second;
   return plan.of_rows[rows] = at_rows(plan.plan, rows);
@@ -115,7 +121,7 @@ int stretto_plan_make(const stretto_plan_request* request, stretto_plan** plan) 
   return guarded([&] {
     auto*& made = require(plan, "plan");
     made = nullptr;
-    made = new stretto_plan(c::make_plan(request));
+    made = c::make_plan(request).release();
   });
 }
 
@@ -192,5 +198,5 @@ int stretto_plan_execute(stretto_plan* plan, int64_t rows, const stretto_call_te
 }
 
 int stretto_plan_bad_ids(const stretto_plan* plan, uint64_t* count) {
-  return guarded([&] { require(count, "count") = require(plan, "plan").bad_ids; });
+  return guarded([&] { require(count, "count") = require(plan, "plan").bad_ids.load(); });
 }

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -235,6 +236,33 @@ TEST(CPlans, APlanThatServesIsComputedWithFewerRows) {
   info.size = sizeof info;
   ASSERT_EQ(stretto_plan_tensor(plan, 3, 1, 2, &info), STRETTO_GOOD);
   EXPECT_EQ(info.rows, 1);
+}
+
+TEST(CPlans, ThreadsExecuteOnePlanWithRowsOfTheirOwn) {
+  const Handle plan(Asked{operator_of("gemm-rs", "m=64 n=2 k=4", 2, "fp32"), "tiles", 1, nullptr});
+  std::atomic<int> wrong = 0;
+  const auto serve = [&](int64_t first) {
+    const float own = static_cast<float>(first + 1);
+    std::vector<float> a(64 * 2, own), b(2 * 2, 1), out(2 * 32 * 2);
+    std::vector<stretto_call_tensor> tensors;
+    for (int32_t rank = 0; rank < 2; ++rank) {
+      for (const auto& [name, values] : {std::pair<const char*, float*>{"a", a.data()},
+                                         {"b", b.data()},
+                                         {"out", out.data() + rank * 64}}) {
+        tensors.push_back(
+            {sizeof(stretto_call_tensor), name, 0, rank, reinterpret_cast<uint64_t>(values), 0});
+      }
+    }
+    for (int64_t i = 0; i < 63; ++i) {
+      const int64_t rows = 1 + (7 * i + first) % 63;  // each other thread meets them elsewhere
+      const int status = stretto_plan_execute(plan, rows, tensors.data(), tensors.size());
+      if (status != STRETTO_GOOD || out[0] != 4 * own) ++wrong;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int64_t first = 0; first < 6; ++first) threads.emplace_back(serve, first);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST(CPlans, EveryMistakeIsOneLineThatSaysWhatWouldBeRight) {
