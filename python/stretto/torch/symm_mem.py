@@ -31,6 +31,8 @@ def _weights(bs, x, rows, columns, ranks):
     """[N, K] of operands B [K, N]. As linear.weight.t() is, it is the transpose of a row-major weight; as the gradient
     of x has it, it is the weight itself: turned, a copy at every call, where what travels takes longer.
     """
+    if not bs:
+        raise NotServed("there is no B")
     if any(b.dim() != 2 for b in bs):
         raise NotServed("B is no matrix")
     if any(map(_is_turned, bs)) and not _kernels.pays(x, rows, columns, ranks):

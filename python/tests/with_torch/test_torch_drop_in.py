@@ -1,5 +1,6 @@
 """torch.ops.symm_mem by Stretto: over kernels of PyTorch's own, in several releases, and what is not served."""
 
+import inspect
 import unittest
 from unittest import mock
 
@@ -31,7 +32,8 @@ def told_impl(library, name, function, key="", *, with_keyset=False, allow_overr
     """As releases that override where they are told."""
     if not allow_override:
         refuse(library, name, key)
-    REAL(library, name, function, key, with_keyset=with_keyset)
+    told = {"allow_override": True} if "allow_override" in inspect.signature(REAL).parameters else {}
+    REAL(library, name, function, key, with_keyset=with_keyset, **told)
 
 
 def never_impl(library, name, function, key="", *, with_keyset=False):
@@ -49,6 +51,14 @@ class DropIn(Numbers):
     def scatter(self, x, w, **options):
         return st.run_threads(lambda group: torch.ops.symm_mem.fused_matmul_reduce_scatter(
             x, w.t(), "sum", 0, group.name), RANKS, timeout_s=60, **options)
+
+    def test_no_weight_is_pytorchs_own(self):
+        st.enable_symm_mem()
+        x = normal(1, 4, K)
+        with mock.patch.object(symmetric, "_fused_all_gather_matmul_fallback", lambda a, *_, **__: (a, [])):
+            made = st.run_threads(lambda group: torch.ops.symm_mem.fused_all_gather_matmul(x, [], 0, group.name), RANKS)
+        self.assertEqual([outputs for _, outputs in made], [[], []])
+        self.assertEqual(st.report().fallbacks, {("symm_mem.fused_all_gather_matmul", "there is no B"): RANKS})
 
     def test_over_pytorchs_own_kernels_in_every_release(self):
         x, w = normal(1, 4, K), normal(2, N, K)
