@@ -4,9 +4,33 @@ import json
 import time
 from typing import Any, Dict, List
 
+import torch.distributed as dist
+
 # What a TCPStore takes at once is 8 MiB.
 PIECE = 4 << 20
 LONGEST_NAP_S = 0.01
+
+
+# What stores say whose process is no more.
+_GONE = tuple(one for one in (getattr(dist, "DistNetworkError", None),) if one)
+
+
+class _Store:
+    """A store that says who is missing where it does not answer."""
+
+    def __init__(self, store):
+        self._store = store
+
+    def __getattr__(self, name):
+        function = getattr(self._store, name)
+
+        def ask(*given):
+            try:
+                return function(*given)
+            except _GONE as error:
+                raise RuntimeError("the store by which ranks meet does not answer: the process that has it, mostly that "
+                                   "of rank 0, has ended") from error
+        return ask
 
 
 def spoken(ranks):
@@ -40,7 +64,7 @@ class Meeting:
 
     def __init__(self, store, rank: int, ranks: int, timeout_s: float):
         self.rank, self.ranks, self.timeout_s = rank, ranks, timeout_s
-        self._store = store
+        self._store = _Store(store)
         self._number = 0
         self._mine: List[str] = []  # this rank's keys in this meeting
         self._old: List[str] = []  # and in the one before

@@ -253,6 +253,15 @@ class Meetings(unittest.TestCase):
                 late.agree("next", {"m": 2})
             early.agree("next", {"m": 3})
 
+    def test_a_store_that_is_gone_is_named(self):
+        seat, _ = self.seats(2)
+        gone = torch.distributed.DistNetworkError("Connection reset by peer")
+        for name in ("set", "check"):
+            with unittest.mock.patch.object(torch.distributed.HashStore, name, side_effect=gone):
+                with self.assertRaisesRegex(RuntimeError, "^the store by which ranks meet does not answer: the process "
+                                                          "that has it, mostly that of rank 0, has ended$"):
+                    seat.agree("it", {"m": 1})
+
 
 class Fallback(unittest.TestCase):
     def test_what_pytorch_serves_is_counted_with_its_reason(self):
