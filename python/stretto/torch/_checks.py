@@ -2,6 +2,11 @@
 
 import torch
 
+try:
+    from torch.distributed.tensor import DTensor
+except ImportError:  # PyTorch before 2.5
+    from torch.distributed._tensor import DTensor
+
 
 def require(condition, op, what):
     if not condition:
@@ -17,6 +22,9 @@ def tensors(op, /, **given):
                 label = name if len(many) == 1 else f"{name} {index}"
                 raise TypeError(f"{op}: {label} is {'None' if each is None else 'of type ' + type(each).__name__}; "
                                 "a tensor was expected")
+            if isinstance(each, DTensor):
+                raise TypeError(f"{op}: {name if len(many) == 1 else f'{name} {index}'} is a DTensor, and operators take "
+                                "what a rank has: give its to_local()")
 
 
 def numbers(op, kind, /, **given):

@@ -232,7 +232,8 @@ def mlp(x: torch.Tensor, up: Weights, down: torch.Tensor, group: GroupLike = Non
 
 def _needs_no_sum(x, weight, bias, group):
     """Whether a column_matmul() of one weight is but PyTorch's product: without gradients, or on one rank."""
-    if not all(isinstance(one, torch.Tensor) for one in ((x, weight) if bias is None else (x, weight, bias))):
+    if not all(isinstance(one, torch.Tensor) and not isinstance(one, _checks.DTensor)
+               for one in ((x, weight) if bias is None else (x, weight, bias))):
         return False
     if (x.dim() < 2 or weight.dim() != 2 or x.shape[-1] != weight.shape[1] or x.dtype != weight.dtype or
             (bias is not None and (bias.shape != weight.shape[:1] or bias.dtype != x.dtype))):

@@ -135,6 +135,8 @@ def group_name(group: GroupLike = None) -> str:
                              "torch.distributed.init_process_group() first, or use "
                              "stretto.torch.run_threads()")
         group = dist.group.WORLD
+    if group is dist.GroupMember.NON_GROUP_MEMBER:  # what new_group() gives the others
+        raise ValueError(f"rank {dist.get_rank()} of the world is not in this group: leave the call to those that are")
     if not isinstance(group, dist.ProcessGroup):
         raise ValueError(f"group is {group!r}; a ProcessGroup, a DeviceMesh of one dimension, a "
                          "name or None was expected")

@@ -31,6 +31,31 @@ def check_groups_of_a_mesh(mesh):
         assert 'mesh["tp"]' in str(error), error
 
 
+def check_who_is_not_in_a_group_is_told(mesh):
+    some = dist.new_group([1, 3])
+    if dist.get_rank() in (1, 3):
+        close(layer(*inputs(dist.get_rank()), some), right_layer([1, 3])[dist.get_rank() // 2])
+        return
+    try:
+        layer(*inputs(dist.get_rank()), some)
+        raise AssertionError("it is not in the group")
+    except ValueError as error:
+        assert f"rank {dist.get_rank()} of the world is not in this group" in str(error), error
+
+
+def check_dtensors_are_refused(mesh):
+    from torch.distributed._tensor import DTensor, Replicate
+    x, up, _ = inputs(0, False)
+    spread = DTensor.from_local(x, mesh["tp"], [Replicate()], run_check=False)
+    for call in (lambda: st.column_matmul(spread, up, group=mesh["tp"]),
+                 lambda: st.matmul_all_reduce(spread, up, group=mesh["tp"])):
+        try:
+            call()
+            raise AssertionError("a DTensor")
+        except TypeError as error:
+            assert "x is a DTensor, and operators take what a rank has: give its to_local()" in str(error), error
+
+
 def check_init_with_other_options(mesh):
     assert st.init(mesh["tp"], fallback=False) is st.init(mesh["tp"].get_group(), fallback=False)
     try:
