@@ -52,7 +52,7 @@ def parallelize(model: nn.Module, mesh: GroupLike = None, *, vocabulary: Optiona
             _tell(path or "the model", str(reason))
             continue
         if path:
-            put(model, path, dealt)
+            put(model, module, dealt)
         else:
             model = dealt
     if head:

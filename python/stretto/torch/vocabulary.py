@@ -79,10 +79,13 @@ class Head:
         for _, embedding in made:
             embedding.weight = column.weight
         for old, new in ((self.linear, column), *made):
-            for path, _ in [at for at in self.model.named_modules(remove_duplicate=False) if at[1] is old]:
-                put(self.model, path, new)
+            put(self.model, old, new)
 
 
-def put(model: nn.Module, path: str, module: nn.Module) -> None:
-    parent, _, child = path.rpartition(".")
-    setattr(model.get_submodule(parent), child, module)
+def put(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
+    """Wherever the model has it: layers may share what they are made of."""
+    if old is new:
+        return
+    for path, _ in [at for at in model.named_modules(remove_duplicate=False) if at[1] is old]:
+        parent, _, child = path.rpartition(".")
+        setattr(model.get_submodule(parent), child, new)

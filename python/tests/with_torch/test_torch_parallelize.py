@@ -1,5 +1,6 @@
 """parallelize() by names: those of several kinds of models, fused weights, experts, and what is not known."""
 
+import copy
 import unittest
 
 from parallelized import (HEADS, HIDDEN, KEYS, RANKS, SIZE, WIDTH, Fused, Mixture, Parallelized, Titan, losses, made)
@@ -103,6 +104,33 @@ class Experts(Parallelized):
         norm = torch.nn.utils.clip_grad_norm_(right.parameters(), 1e9)
         for found in run(2, clipped):
             self.assert_close(found / norm, torch.ones(()))
+
+    def test_layers_that_share_what_they_are_made_of(self):
+        def shared(*kinds):
+            parts = [made(kind) for kind in kinds]
+            return nn.Sequential(*(part for _ in range(2) for part in parts)).requires_grad_(False)
+
+        x, right = normal(1, 2, 6, HIDDEN, dtype=torch.float32), shared(Mixture, Fused)
+        others = [copy.deepcopy(right) for _ in range(RANKS)]
+
+        def program(group):
+            model = st.parallelize(others[group.rank], group)
+            self.assertIs(model[0].experts, model[2].experts)
+            return model(x), st.full_state_dict(model)
+
+        for y, state in run(RANKS, program):
+            self.assert_close(y, right(x))
+            self.assertEqual(list(state), list(right.state_dict()))
+        self.assertEqual(st.report().served["moe"], 2 * RANKS)
+
+        class Two(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.one = self.other = Mixture.Experts(3, 16)
+
+        model = run(1, lambda group: st.parallelize(Two(), group))[0]
+        self.assertIsInstance(model.one, st.ParallelExperts)
+        self.assertIs(model.one, model.other)
 
     def test_experts_that_are_none_of_strettos(self):
         class Own(Mixture.Experts):
