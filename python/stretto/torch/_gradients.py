@@ -79,15 +79,34 @@ def back_matmul_reduce_scatter(ctx, dy):
             matrix(whole).sum(0) if needs_bias else None, None, None)
 
 
+class _Shared(torch.autograd.Function):
+    """What every rank has alike, for products with what each has of its own: its gradient is the sum of all ranks'."""
+
+    @staticmethod
+    def forward(ctx, op, group, tensor):
+        ctx.op, ctx.group = op, group
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        total = ops.all_reduce(gradient.detach().contiguous(), ctx.group)
+        return None, None, _last(ctx.op, total) if torch.is_grad_enabled() else total
+
+
+def _shared(op, group, tensor):
+    return _Shared.apply(op, group, tensor) if torch.is_grad_enabled() and ranks_of(group) > 1 else tensor
+
+
 def keep_matmul_all_reduce(ctx, inputs, output):
-    x, weight, _, _ = inputs
+    x, weight, _, ctx.group = inputs
     ctx.save_for_backward(x, weight)
 
 
 def back_matmul_all_reduce(ctx, dy):
     x, weight = ctx.saved_tensors
     needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
-    return (dy @ weight if needs_x else None, weight_gradient(dy, x) if needs_weight else None,
+    own = _shared("matmul_all_reduce", ctx.group, dy)
+    return (own @ weight if needs_x else None, weight_gradient(own, x) if needs_weight else None,
             matrix(dy).sum(0) if needs_bias else None, None)
 
 
@@ -115,7 +134,7 @@ def back_column_matmul(ctx, dy):
 
 
 def keep_norm(ctx, inputs, output):
-    x, weight, _, norm_weight, ctx.eps, _ = inputs
+    x, weight, _, norm_weight, ctx.eps, ctx.group = inputs
     ctx.save_for_backward(x, weight, norm_weight, output[1])
 
 
@@ -129,7 +148,8 @@ def back_norm(ctx, dnormed, dtotal):
     ds = inverse * (scaled - unit * (scaled * unit).mean(-1, keepdim=True)) + dtotal.to(wide_type)
     ds = ds.to(x.dtype)
     dscale = matrix(dwide * unit).sum(0).to(norm_weight.dtype)
-    return ds @ weight, weight_gradient(ds, x), ds, dscale, None, None
+    own = _shared("matmul_all_reduce_add_rms_norm", ctx.group, ds)
+    return own @ weight, weight_gradient(own, x), ds, dscale, None, None
 
 
 def keep_mlp(ctx, inputs, output):
@@ -208,8 +228,8 @@ def _last(op, found):
 class Gradient:
     """What the dispatcher is told of an operator: what to keep of a call, and its gradients.
 
-    is_of_products  they are made of PyTorch's products alone, and so have gradients. Of others PyTorch would leave out
-                    what ranks exchange
+    is_of_products  they are made of PyTorch's products, and of what every rank has alike, and so have gradients. Of
+                    others PyTorch would leave out what ranks exchange
     """
 
     def __init__(self, keep, back, is_of_products=False, op=None):

@@ -280,6 +280,52 @@ class OfGradients(Numbers):
             self.assertTrue(torch.autograd.gradgradcheck(lambda *given: st.matmul_all_reduce_add_rms_norm(
                 *given, 1e-5, name), (x, w, residual, scale)))
 
+    def test_those_of_several_ranks_are_of_all_ranks_terms(self):
+        """Of a loss that takes each rank's own gradients, as a penalty of their norm does."""
+        def parts(*shape):
+            return [normal(seed, *shape, dtype=torch.float64) for seed in (1, 2)]
+
+        xs, ws, bias = parts(2, 3), parts(4, 3), normal(3, 4, dtype=torch.float64)
+        residual, scale = normal(4, 2, 4, dtype=torch.float64), normal(5, 4, dtype=torch.float64)
+
+        def reduced(total, b, r, s):
+            return (total + b).pow(3).sum()
+
+        def normed(total, b, r, s):
+            total = total + r
+            return (total * torch.rsqrt(total.square().mean(-1, keepdim=True) + 1e-3) * s).pow(3).sum() + total.sum()
+
+        for right_of, loss_of in ((reduced, lambda x, w, b, r, s, g: st.matmul_all_reduce(x, w, b, g).pow(3).sum()),
+                                  (normed, lambda x, w, b, r, s, g: sum(one.pow(power).sum() for one, power in zip(
+                                      st.matmul_all_reduce_add_rms_norm(x, w, r, s, 1e-3, g), (3, 1))))):
+            own = [[one.clone().requires_grad_() for one in (xs[rank], ws[rank])] for rank in range(2)]
+            alike = [one.clone().requires_grad_() for one in (bias, residual, scale)]
+            first = torch.autograd.grad(right_of(sum(x @ w.t() for x, w in own), *alike), own[0] + own[1],
+                                        create_graph=True)
+            sum(one.square().sum() for one in first).backward()
+
+            def call(group):
+                x, w, *others = (one.clone().requires_grad_() for one in (
+                    xs[group.rank], ws[group.rank], bias, residual, scale))
+                made = torch.autograd.grad(loss_of(x, w, *others, group), (x, w), create_graph=True)
+                sum(one.square().sum() for one in made).backward()
+                return x.grad, w.grad, [one.grad for one in others]
+
+            for rank, (dx, dw, dalike) in enumerate(run(2, call, fallback=True)):
+                for got, leaf in zip((dx, dw, *dalike), (*own[rank], *alike)):
+                    if leaf.grad is not None and got is not None:
+                        self.assert_close(got / leaf.grad.abs().max(), leaf.grad / leaf.grad.abs().max())
+                    self.assertEqual(got is None, leaf.grad is None)
+
+            def third(group):
+                x, w = xs[group.rank].clone().requires_grad_(), ws[group.rank]
+                made, = torch.autograd.grad(loss_of(x, w, bias, residual, scale, group), x, create_graph=True)
+                again, = torch.autograd.grad(made.pow(3).sum(), x, create_graph=True)
+                again.sum().backward()
+
+            with self.assertRaisesRegex(RuntimeError, "its gradients have no gradients"):
+                run(2, third, fallback=True)
+
 
 if __name__ == "__main__":
     unittest.main()
