@@ -13,7 +13,7 @@ namespace stretto {
 // (serve.h), with 64 rows for each at least, and lie so close that at most an eighth of a bucket's
 // rows, or 64 of each owner's, are more than was asked for.
 int64_t bucket_of(ProductKind kind, int ranks, int64_t rows);
-// Of whole operators: ranks own rows where a product of them has owners, or a tensor is held so.
+// In a whole operator ranks own rows where a product has owners, or a tensor is held so.
 bool owns_rows(const Operator& op);
 int64_t bucket_of(const Operator& op, int64_t rows);
 

@@ -59,8 +59,8 @@ enum class CollectiveKind : uint8_t {
 };
 
 struct CollectiveForm {
-  // Of what ranks move, regions are grouped: those read by the rank that gets them, those written
-  // by the rank that they come from. Neither: region i of all ranks is one.
+  // Regions are grouped: what is read by the rank that gets it, what is written by the rank that
+  // it comes from. Neither: region i of all ranks is one.
   bool groups_reads = false, groups_writes = false;
   bool adds = false;
   // The last regions, which belong to the rank alone.

@@ -61,7 +61,7 @@ struct JobRank {
   std::function<std::vector<std::string>(const std::string& mine)> exchange = {};
 };
 
-// The same on all ranks.
+// All ranks give the same.
 struct ContextOptions {
   double timeout_s = 10;  // a run's wait for another rank ends with an error after it
   // Memory of every GPU for what lies between ranks, shared by all operations: so many bytes are
@@ -211,15 +211,15 @@ class Operation {
   // captured. The next run() throws it. finish() says more, and mends it.
   std::string error() const;
   // How many ids of all runs that have ended were no expert's and not -1: nothing is chosen there.
-  // Of look-ups how many were no row of their table, in tables of this process's ranks.
+  // How many look-ups named no row of their table, in tables of this process's ranks.
   uint64_t bad_ids() const;
 
   // A captured graph holds a multiple of so many calls of so many rows, which are there
   // (buckets()); mostly 1.
   int calls_per_graph(int64_t rows) const;
-  // Of every GPU, for what lies between ranks; with a workspace of the context's all of that.
+  // What every GPU has for what lies between ranks; with a workspace of the context's all of that.
   size_t workspace_bytes() const;
-  // Of tensors that calls have copied, in bytes.
+  // How much of tensors calls have copied.
   uint64_t copied_bytes() const;
 
  private:

@@ -12,7 +12,7 @@ namespace stretto {
   X(bf16, "bf16", 2, 7)   \
   X(fp16, "fp16", 2, 10)  \
   X(fp32, "fp32", 4, 23)
-// Of tensors that say which rows are meant: numbers that nothing rounds. No operator's own type.
+// Tensors that say which rows are meant have numbers that nothing rounds. No operator's own type.
 #define STRETTO_INDEX_DTYPES(X) \
   X(i32, "i32", 4, 31)          \
   X(i64, "i64", 8, 63)

@@ -66,7 +66,7 @@ struct ColShards {
   int64_t end(int rank) const { return begin(rank + 1); }
   int64_t size(int rank) const { return end(rank) - begin(rank); }
   int owner(int64_t col) const { return static_cast<int>(col / block()); }
-  // Else a rank would have none, or a part of a unit.
+  // Where they do not, a rank would have none, or a part of a unit.
   bool fit() const { return size(ranks - 1) > 0 && cols % unit == 0; }
   bool operator==(const ColShards&) const = default;
 };

@@ -55,7 +55,7 @@ class LaneClocks {
   // True when `after` knows an event of `rank` in a run that it does not know to have ended: so it
   // comes after the end of the run before that one.
   bool hears(int rank, Event after) const;
-  // The same of the end of the last run of `by`.
+  // Whether that is so of the end of the last run of `by`.
   bool hears_by_end(int rank, int by) const;
 
   // The last event of `lane`; seq 0 when it has none.
@@ -87,7 +87,7 @@ class LaneClocks {
     // The block is as it is to stay: the number of the equal one kept before; where there is none
     // it becomes number `as`, which is not above its own and whose content is no more needed.
     uint32_t keep(uint32_t block, uint32_t as);
-    // Those from `count` on are no more needed.
+    // Blocks from `count` on are no more needed.
     void drop_from(uint32_t count) { count_ = count; }
     size_t num_bytes() const;
 

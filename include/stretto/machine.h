@@ -18,7 +18,7 @@ struct RateCurve {
   double at(double x) const;  // GB/s
 };
 
-// Of a Hopper GPU's L2 cache (an A100's has 40 MB), in two halves that keep copies of their own.
+// A Hopper GPU's L2 cache has so many (an A100's 40 MB), in halves that keep copies of their own.
 inline constexpr double kL2Bytes = 50e6;
 
 struct Machine {

@@ -138,13 +138,13 @@ struct Stage {
   std::vector<Held> needs;  // how it needs each of them
   int out = 0;              // tensor
   double eps = 0;           // norm
-  // Of stages that choose experts: how many, and from how many of how many groups.
+  // A stage that chooses experts says how many, and from how many of how many groups.
   int64_t k = 0, best = 1, groups = 1;
-  // Of those that weigh them: what weights are multiplied with, and whether they are made to add up
+  // One that weighs them says what weights are multiplied with, and whether they are made to add up
   // to 1 before.
   double scale = 1;
   bool normalises = true;
-  // Of those that slice choices: in how many each expert is. Of those, of permute and of count: how
+  // One that slices choices says into how many each expert is cut; it, permute and count say how
   // many experts there are.
   int64_t slices = 1, experts = 0;
   int team = 0;  // ranks that compute it among them; 0: all ranks do
@@ -161,13 +161,13 @@ struct OperatorSegment {
   std::string name;                // of its last tensor
   std::optional<Segment> product;  // none: stages over rows
   int input = 0;                   // product: tensor A
-  // Of a product: tensors B; two whose results one stage joins. None: rows are only moved.
+  // The tensors B of a product; two whose results one stage joins. None: rows are only moved.
   std::vector<int> weights;
   std::vector<int> stages;         // in their order, the product's first
   int result = 0;                  // tensor, behind the edge at its end
   Held result_held = Held::whole;  // as it is behind that edge
-  // Of a routed product: tensors that say which matrices each row takes, and of what weighs their
-  // results, where a stage does. Of look-ups: which rows of tables are added up.
+  // The tensors that say which matrices each row of a routed product takes, and what weighs their
+  // results, where a stage does. The ids of look-ups say which rows of tables are added up.
   int ids = -1, router_weights = -1;
   // No stage: the tensor `input` gathered for the caller.
   bool is_gather() const { return stages.empty(); }
@@ -201,10 +201,10 @@ struct Operator {
   }
   // Ranks that hold the tensor among them, in every team.
   int team_ranks(const Tensor& of) const { return of.team > 0 ? of.team : ranks; }
-  // Of the team of a rank that holds the tensor: who has all that it has where that is whole.
+  // The first rank of `rank`'s team, which holds the tensor, and has all of it where it is whole.
   int first_of_team(const Tensor& of, int rank) const { return rank - rank % team_ranks(of); }
   bool has_teams() const;  // smaller than all ranks
-  // Of the first size: rows that a run may have fewer of.
+  // The first size counts them: a run may have fewer.
   int64_t rows() const { return sizes.front().second; }
   // Where the operator is one product of a kind with a name, and nothing else; null: it is more.
   const Segment* only_product() const {
@@ -219,7 +219,7 @@ struct Operator {
   std::optional<int64_t> size(std::string_view size) const;
   const Tensor& tensor(int id) const { return tensors[static_cast<size_t>(id)]; }
   const Stage& stage(int id) const { return stages[static_cast<size_t>(id)]; }
-  // Of a stage that makes rows of choices: how many experts there are.
+  // How many experts there are for a stage that makes rows of choices.
   int64_t experts_of(const Stage& stage) const {
     return stage.kind == StageKind::grouped ? tensor(stage.in[1]).matrices : stage.experts;
   }
@@ -256,7 +256,7 @@ std::string to_string(const Operator& op);
 Operator parse_operator(std::string_view words, const SegmentDefaults& absent = {},
                         std::shared_ptr<const GraphText> text = {});
 void validate(const Operator& op);
-// The same of so many rows: the first size.
+// The operator with so many rows, which are its first size.
 Operator with_rows(const Operator& op, int64_t rows);
 double flops_per_rank(const Operator& op);
 // Bytes that leave one rank at least, per direction.

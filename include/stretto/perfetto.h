@@ -19,8 +19,8 @@ namespace stretto {
 
 struct PerfettoOptions {
   std::string machine = {};  // what was simulated, or what ran; empty: not said
-  // Of what is too large for viewers the last ranks are left out, and "otherData" says so. Slices
-  // of all timelines together.
+  // Where more would be too much for viewers the last ranks are left out, and "otherData" says so.
+  // Slices of all timelines count together.
   size_t max_slices = 400'000;
 };
 
@@ -43,7 +43,7 @@ class PerfettoTrace {
   std::unique_ptr<Writer> writer_;
 };
 
-// Of one timeline.
+// One timeline alone.
 std::string to_perfetto(const Plan& plan, const Timeline& measured,
                         const PlanLines* lines = nullptr, PerfettoOptions options = {});
 std::string to_perfetto(const Plan& plan, const Simulation& predicted,

@@ -266,7 +266,7 @@ struct Plan {
   std::vector<Region> operands;  // of all instructions
 
   int ranks() const { return op.ranks; }
-  // Those that a rank's part of a collective joins with it: so many, from the first on.
+  // The ranks that a rank's part of a collective joins with it: so many, from the first on.
   struct Joined {
     int first = 0, count = 0;
     bool has(int rank) const { return rank >= first && rank < first + count; }
@@ -278,7 +278,7 @@ struct Plan {
   // Whether tasks go by whole numbers that a run finds in buffers.
   bool has_tables() const;
   bool any_library() const { return library_gemms || !library_kernels.empty(); }
-  // Of what compute lanes have behind so many boundaries: the library's algorithm; nothing: the
+  // The library's algorithm for what compute lanes have behind so many boundaries; nothing: the
   // GEMM kernel multiplies it.
   std::optional<int> library_at(size_t behind) const {
     if (library_gemms) return library_algorithm;
@@ -301,7 +301,7 @@ struct Plan {
   KindOperands operands_of(const Instr& instr) const {
     return {reads(instr), writes(instr), {instr.count(0), instr.count(1)}, ranks()};
   }
-  // Of the buffer's rows; null: they are no entries.
+  // The partition that the buffer's rows are entries of; null: they are none.
   const Partition* partition_of(const Region& region) const {
     const int16_t of = buffers[region.buffer].partition;
     return of < 0 ? nullptr : &partitions[static_cast<size_t>(of)];

@@ -117,7 +117,7 @@ struct ExpectedRows {
   // Rows of which nothing can be said: some value may leave its type's range on the way, or errors
   // grow as large as the values.
   int64_t unjudged = 0;
-  // Of an output that is held routed: by row the rank that has it, -1 where none has; else empty.
+  // Where the output is held routed: by row the rank that has it, -1 where none has; else empty.
   std::vector<int32_t> owners = {};
 
   bool is_on(int rank, int64_t row) const {
@@ -134,7 +134,7 @@ struct ExpectedRows {
 ExpectedRows expected_rows(const Segment& op, const InputData& data, const Roundings& roundings,
                            int64_t row0, int64_t row1);
 
-// The same of whole operators, tensor by tensor. Operands of a product that are its A have values
+// For whole operators, tensor by tensor: operands of a product that are its A have values
 // as Input::a above, all others as Input::b. Where an operator is more than one product, weights
 // have WeightValues instead, so that no tensor grows from stage to stage: random ones are scaled,
 // and of integers few in a row are not 0, those 1 and -1, or powers of two where sums are integers
@@ -151,8 +151,8 @@ int64_t rows_each(const Operator& op, int tensor);
 // values[i] = the input's element (row, col0 + i).
 void fill_tensor(const Operator& op, const InputData& data, int tensor, int64_t row, int64_t col0,
                  std::span<float> values);
-// Of an input with a row for each choice, whose experts the caller's ids say: the rank that a row
-// is on, -1 where its choice is no expert's. Nothing of other tensors, and where scores choose.
+// The rank that a row is on of an input with a row for each choice, whose experts the caller's ids
+// say; -1 where its choice is no expert's. Nothing of other tensors, and where scores choose.
 std::optional<int> rank_of_choice(const Operator& op, const InputData& data, int tensor,
                                   int64_t row);
 // Rows [row0, row1) of every output, in their order, counted as the operator's: of what has a row

@@ -85,7 +85,7 @@ namespace stretto {
   X(load, "load", "tiles pick their rows of tokens while they load them") \
   X(pass, "pass", "movers put rows into the partition's order, where tiles load whole boxes")
 
-// Those of them that schedules name: X(type, key, table, what it asks).
+// The choices that schedules name: X(type, key, table, what it asks).
 #define STRETTO_CHOICES(X)                                                                    \
   X(Granularity, "granularity", STRETTO_GRANULARITIES, "what is communicated at once")        \
   X(Order, "order", STRETTO_ORDERS, "which tiles are computed first")                         \
@@ -100,7 +100,7 @@ namespace stretto {
   X(CollectivesBy, "collectives", STRETTO_COLLECTIVES_BY, "who makes those of mover nccl")    \
   X(Permute, "permute", STRETTO_PERMUTES, "who puts tokens that choose experts into their order")
 
-// Those with numbers for values, and types: X(key, what it means).
+// The parameters, whose values are numbers or types: X(key, what it means).
 #define STRETTO_PARAMETERS(X)                                                                     \
   X("partials", "type in which partial sums travel: bf16, fp16, fp32")                            \
   X("tile", "tile shape, rows x columns: 128x256")                                                \

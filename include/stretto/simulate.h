@@ -47,7 +47,7 @@ class EndlessPlan : public UsageError {
 // Throws UsageError when the machine has too few ranks or SMs, EndlessPlan.
 Simulation simulate(const Plan& plan, const Machine& machine);
 
-// The same of a plan that lower() has made, which needs no validation.
+// Simulates a plan that lower() has made, which needs no validation.
 Simulation simulate_lowered(const Plan& plan, const Machine& machine);
 // Its total_us alone, in less than half of the time.
 double simulated_us(const Plan& plan, const Machine& machine);

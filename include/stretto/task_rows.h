@@ -27,14 +27,14 @@ struct TaskRows {
 class TaskRowFinder {
  public:
   explicit TaskRowFinder(const Plan& plan);
-  // Of a task other than a deliver; nothing where it works on rows of several owners, or of none.
+  // A task's, which is no deliver; nothing where it works on rows of several owners, or of none.
   std::optional<TaskRows> operator()(const Instr& task) const;
-  // The same of one region, which is not one of B.
+  // A region's, which is not one of B.
   std::optional<TaskRows> operator()(const Region& region) const;
   // Whether the buffer is the caller's, and holds the rows of all owners.
   bool is_compact(uint16_t buffer) const { return held_[buffer].is_compact; }
 
-  // Of a task's operands, reads and then writes, the one whose rows are not the task's: B. -1:
+  // Which of a task's operands, reads and then writes, has rows that are not the task's: B. -1:
   // none.
   static int operand_of_other_rows(const Instr& task) {
     const TaskKind* const kind = task.kind();

@@ -36,7 +36,7 @@ struct TunedSchedules {
   double library_us = 0;           // cuBLAS, then NCCL, in the same session; 0: not measured
   std::vector<Measured> measured;  // the fastest first, never empty
 };
-// Of an operator that is one product; and of others, under the name that it is shipped by.
+// What is known of an operator that is one product; others go by the name they are shipped by.
 struct TunedOperator : TunedSchedules {
   Segment op;
 };
@@ -60,7 +60,7 @@ class Tuning {
   std::vector<TunedGraph> graphs_;
 };
 
-// Of a tuning file, from anywhere: throws UsageError naming the file, the place and what would be
+// Reads a tuning file from anywhere: throws UsageError naming the file, the place and what would be
 // right. Print and parse are each other's inverse.
 Tuning parse_tuning(std::string_view text, std::string_view file_name = "tuning");
 std::string print_tuning(const Tuning& tuning);
@@ -121,7 +121,7 @@ inline constexpr std::string_view kAutoWords[] = {"auto"};
 AutoSchedule served_schedule(const Segment& op, const Machine& machine, const Tuning& tuning,
                              RowsFrom from = RowsFrom::host);
 
-// Of an operator of several products: the fastest that was measured on it, or on the same operator
+// An operator of several products gets the fastest measured on it, or on the same operator
 // and number of ranks where no size is apart by more than a factor of two, the nearest first. Else
 // for each of them what it would have alone, or `tiles` for all where these do not go together in
 // one plan; the reason names each product. With rows=bucket as served_schedule() chooses, so
@@ -156,7 +156,7 @@ struct Candidate {
 // all of them.
 std::vector<Candidate> sweep_candidates(const Segment& op, const Machine& machine, size_t more);
 
-// The same of operators that are not one product: the presets for all products, whole and in two
+// Operators that are not one product get the presets for all products, whole and in two
 // parts, what `auto` would take, and those of a walk that gives one product after the other what
 // the simulation finds fastest; then the `more` next.
 struct GraphCandidate {
@@ -165,7 +165,7 @@ struct GraphCandidate {
 };
 std::vector<GraphCandidate> graph_candidates(const Operator& op, const Machine& machine,
                                              size_t more);
-// Of any operator: one of these two.
+// Any operator gets one of these two.
 std::vector<GraphCandidate> candidates_to_measure(const Operator& op, const Machine& machine,
                                                   size_t more);
 
@@ -183,7 +183,7 @@ struct Turns {
   int rounds = 0;
   double turn_us = 0;
 };
-// Those of finals, after a sweep with these: more rounds; or, where the finalists' times change
+// Finals after a sweep with these turns have more rounds; or, where the finalists' times change
 // from round to round, turns longer than a GPU takes to slow down. What a GPU's power limits
 // changes by what ran before it.
 Turns turns_of_finals(const std::vector<Measured>& finalists, Turns sweep);
