@@ -35,8 +35,10 @@ TEST_P(ReplaysOnGpus, OfAThousandAreRight) {
     plans.push_back(plan_here(op, "few-rows"));
   }
   for (const char* kind : {"mlp", "mlp-ar"}) {
-    const std::string op = fmt::format("{} m=64 h=512 f=2048 ranks={} dtype=bf16", kind, ranks_);
-    plans.push_back(plan_here(op, "few-rows"));
+    const Operator op =
+        parse_operator(fmt::format("{} m=64 h=512 f=2048 ranks={} dtype=bf16", kind, ranks_));
+    const Machine machine = machine_here(ranks_);
+    plans.push_back(lower(op, parse_schedules("few-rows", op, machine), machine));
   }
   guard_.at("compile");
   compile_plans(plans);
