@@ -12,9 +12,10 @@ import torch
 
 from . import _records, _rooms
 from ._operations import Operations
-from .report import UNALIGNED, ask_for_bad_ids, count_bad_ids, count_copy
+from .report import FAR, UNALIGNED, ask_for_bad_ids, count_bad_ids, count_copy
 
 ALIGNMENT = 16  # bytes, of every tensor's begin
+REACH = 1 << 40  # bytes from one matrix to the next, by which one map has both
 
 
 @dataclasses.dataclass
@@ -51,6 +52,7 @@ class Engine:
         rows = operation.max_rows if operation.rows == "fixed" else call.rows
         made = {name: _room(call, name, targets.get(name)) for name in call.outputs}
         given = {name: _aligned(call, name, tensor.detach()) for name, tensor in call.inputs.items()}
+        _put_beside(call, given)
         operation.run({**given, **made}, num_rows=rows, stream=torch.cuda.current_stream(call.device))
         self._told = Told(call.op, operation, rows, {name: one.data_ptr() for name, one in given.items()},
                           tuple(made), self._operations.may_change)
@@ -138,6 +140,19 @@ def _is_aligned(call, name, tensor):
 
 def _aligned(call, name, tensor):
     return tensor if _is_aligned(call, name, tensor) else tensor.clone()
+
+
+def _put_beside(call, given):
+    """Gates of experts and what they gate are read together. What memory has too far apart is copied, and counted."""
+    pair = [name for name in ("wg", "wu") if name in given and given[name].dim() == 3]
+    if len(pair) < 2:
+        return
+    gate, up = (given[name] for name in pair)
+    if abs(gate.data_ptr() - up.data_ptr()) < REACH or gate.shape != up.shape:
+        return
+    for name, copied in zip(pair, torch.stack((gate, up)).unbind()):
+        count_copy(call.op, name, FAR, copied.numel() * copied.element_size())
+        given[name] = copied
 
 
 def _room(call, name, target):

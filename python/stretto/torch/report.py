@@ -17,6 +17,7 @@ UNEVEN = "filled up with zeros, since ranks do not divide its columns"
 UNEVEN_ROWS = "filled up with zeros, since ranks do not divide its rows"
 APART = "joined, since its parts did not lie below one another"
 GAPS = "a view with gaps, or not row by row"
+FAR = "which lay 2^40 bytes or more from what it gates, or gates it: allocate both as one tensor"
 REORDERED = "of which another dimension than the first is dealt"
 Given = Union[torch.Tensor, Sequence[torch.Tensor]]
 _lock = threading.Lock()

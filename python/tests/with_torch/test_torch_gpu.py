@@ -10,7 +10,7 @@ import torch
 import stretto.torch as st
 from stretto.torch import _calls, _engine, _gpu, _gpu_context
 from stretto.torch._refusals import NotServed
-from stretto.torch.report import UNALIGNED
+from stretto.torch.report import FAR, UNALIGNED
 
 
 class Calls(OnOperations):
@@ -172,6 +172,22 @@ class Calls(OnOperations):
                       str(st.report()))
         st.reset_report()
         self.assertFalse(st.report().copies)
+
+    def test_gates_of_experts_lie_beside_what_they_gate(self):
+        engine = self.engine()
+        st.reset_report()
+        x, ids = torch.zeros(4, 16, dtype=torch.bfloat16), torch.zeros(4, 2, dtype=torch.int32)
+        gate, up = (torch.randn(3, 8, 16).bfloat16() for _ in range(2))
+        down = torch.zeros(3, 16, 8, dtype=torch.bfloat16)
+        call = _calls.moe(4, x, ids, torch.ones(4, 2), gate, up, down, False, 1)
+        engine.run(call, "bf16", {})
+        self.assertFalse(st.report().copies)
+        with mock.patch.object(_gpu, "REACH", 1):
+            engine.run(call, "bf16", {})
+        given = Operation.made[0].runs[-1][0]
+        self.assertEqual(given["wu"].data_ptr() - given["wg"].data_ptr(), gate.numel() * 2)
+        self.assertTrue(torch.equal(given["wg"], gate) and torch.equal(given["wu"], up))
+        self.assertEqual(st.report().copies, {("moe", "wg", FAR): (1, 768), ("moe", "wu", FAR): (1, 768)})
 
     def test_bad_ids_are_those_since_the_last_reset(self):
         engine, call = self.engine(), self.call()
