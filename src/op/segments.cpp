@@ -122,9 +122,11 @@ class SegmentCutter {
                            a.cols,
                            op_.ranks,
                            op_.dtype};
-    if (stage.team > 0) {
-      made.product->ranks = stage.team;
-      made.product->teams = op_.ranks / stage.team;
+    // Own rows are a rank's in any team: what comes column by column comes from who has it.
+    const int team = edge == Edge::all_to_all ? a.team : stage.team;
+    if (team > 0) {
+      made.product->ranks = team;
+      made.product->teams = op_.ranks / team;
       made.product->m /= made.product->teams;
     }
     made.product->on_every_rank = b.held == Held::whole && stage.needs[0] == Held::whole;

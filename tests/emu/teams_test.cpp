@@ -71,6 +71,12 @@ constexpr TeamGraph kGraphs[] = {
      "y = gemm x p\n"
      "output y cols\n",
      2},
+    {"ColumnsOfAllRanksByAWeightOfTeams",
+     "input x [m, f] cols\n"
+     "input w [h, f] whole of tp\n"
+     "y = gemm x w\n"
+     "output y rows\n",
+     2},
     {"AttentionInTeamsBeforeExpertsOfAllRanks",
      "input c [m, f] cols of tp\n"
      "input x [m, h] rows\n"
