@@ -146,13 +146,16 @@ RowParts row_parts(const Operator& op, const OperatorSchedule& schedule, const M
 
 namespace {
 
-// An input of a product of routed rows whose part is not one block on every rank.
+// What a product of routed rows takes of the caller's tensors, whose part is not one block on every
+// rank.
 std::string whole_beside_rows(const Operator& op, const RowShards& owners) {
   if (owners.ranks == 1) return {};
   for (const OperatorSegment& segment : op.segments) {
     if (!segment.product || !segment.product->is_routed()) continue;
     for (const int id : {segment.input, segment.ids, segment.router_weights}) {
-      if (id < 0 || op.tensor(id).stage >= 0 || op.tensor(id).held == Held::rows) continue;
+      if (id < 0 || op.tensor(id).held == Held::rows) continue;
+      // What a stage makes for others is each part's own.
+      if (op.tensor(id).stage >= 0 && !op.output_held(id)) continue;
       return op.tensor(id).name;
     }
   }

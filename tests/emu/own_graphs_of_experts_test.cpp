@@ -329,5 +329,31 @@ TEST(LayersByIds, AreHeardOfByWhoWritesToAllRanksBehindThem) {
   expect_right(op, find_preset("low-latency"), machine);
 }
 
+// The caller's tensor has the rows of all parts, in which those of one are not together.
+TEST(OwnGraphsOfExperts, AreNotSplitWhereTheyTakeAnOutputThatAllRanksHave) {
+  const auto graph = parse_graph(
+      "graph kept m h f e k\n"
+      "input x [m, h] whole\n"
+      "input ids [m, k] rows i32\n"
+      "input weights [m, k] rows fp32\n"
+      "input w [e, f, h] rows\n"
+      "n = silu x\n"
+      "g = grouped n w ids\n"
+      "s = weigh g ids weights\n"
+      "output n whole\n"
+      "output s cols\n");
+  const Operator op =
+      make_graph(graph, {{"m", 40}, {"h", 48}, {"f", 64}, {"e", 4}, {"k", 1}}, 4, DType::bf16);
+  const Machine machine = default_machine(4);
+  OperatorSchedule schedule = schedule_of(find_preset("sequential"), op, machine);
+  for (const int split : {1, 3}) expect_right(op, find_preset("sequential"), machine, split);
+  schedule.split = 3;
+  const std::vector<std::string> reasons = legal(op, schedule, machine);
+  ASSERT_EQ(reasons.size(), 1u);
+  EXPECT_NE(reasons.front().find("of which every rank has all rows of n and a block of others"),
+            std::string::npos)
+      << reasons.front();
+}
+
 }  // namespace
 }  // namespace stretto
