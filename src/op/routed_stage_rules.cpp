@@ -19,6 +19,16 @@ std::string fault_in_row(std::string_view what, int64_t cols, DType dtype) {
       below + step);
 }
 
+// A stack of one matrix is dealt as those of more are: its entries' tiles are alike on all ranks.
+std::string fault_in_share(const Tensor& stack, int64_t size, std::string_view what, int ranks,
+                           DType dtype) {
+  if (stack.matrices > 1 || size % ranks == 0) return {};
+  const int64_t step = ranks * kRoutedRowBytes / num_bytes(dtype), below = size / step * step;
+  return fmt::format(
+      "{} {} of {} are dealt to {} ranks, and those of a stack must divide: take {}{}", size, what,
+      stack.name, ranks, below > 0 ? fmt::format("{} or ", below) : std::string(), below + step);
+}
+
 // The product of each row's choices, one below the other: of one row of X for each row of IDS, or
 // for each of its choices.
 StageRule grouped_rule(const Tensor& x, const Tensor& stack, const Tensor& ids, int ranks,
@@ -38,7 +48,13 @@ StageRule grouped_rule(const Tensor& x, const Tensor& stack, const Tensor& ids, 
         "{}",
         shape(x), shape(ids));
   } else if (rule.fault = fault_in_ids(ids, stack.matrices); rule.fault.empty()) {
-    if (x.cols % shares == 0) rule.fault = fault_in_row(x.name, x.cols / shares, dtype);
+    rule.fault = fault_in_share(stack, stack.rows, "rows", static_cast<int>(parts), dtype);
+    if (rule.fault.empty()) {
+      rule.fault = fault_in_share(stack, stack.cols, "columns", static_cast<int>(shares), dtype);
+    }
+    if (rule.fault.empty() && x.cols % shares == 0) {
+      rule.fault = fault_in_row(x.name, x.cols / shares, dtype);
+    }
     if (rule.fault.empty() && stack.rows % parts == 0) {
       rule.fault = fault_in_row("the product", stack.rows / parts, dtype);
     }

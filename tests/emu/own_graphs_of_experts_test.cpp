@@ -355,5 +355,29 @@ TEST(OwnGraphsOfExperts, AreNotSplitWhereTheyTakeAnOutputThatAllRanksHave) {
       << reasons.front();
 }
 
+#include "stretto/error.h"
+TEST(OwnGraphsOfExperts, HaveStacksOfOneMatrixThatDivide) {
+  for (const auto& [held, right] :
+       {std::pair{"rows",
+                  "40 rows of w are dealt to 3 ranks, and those of a stack must divide: "
+                  "take 24 or 48"},
+        {"cols",
+         "40 columns of w are dealt to 3 ranks, and those of a stack must divide: take 24 "
+         "or 48"}}) {
+    const auto graph = parse_graph(
+        "graph one m h e k\ninput x [m, h] " +
+        std::string(held == std::string("rows") ? "rows" : "cols") +
+        "\ninput ids [m, k] rows i32\ninput weights [m, k] rows fp32\ninput w [e, h, h] " + held +
+        "\ng = grouped x w ids\ns = weigh g ids weights\noutput s " +
+        (held == std::string("rows") ? "cols" : "rows") + "\n");
+    try {
+      make_graph(graph, {{"m", 9}, {"h", 40}, {"e", 1}, {"k", 1}}, 3, DType::bf16);
+      ADD_FAILURE() << "accepted";
+    } catch (const UsageError& error) {
+      EXPECT_NE(std::string(error.what()).find(right), std::string::npos) << error.what();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stretto
