@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "op/graph_text.h"
+#include "space/random_experts.h"
 #include "space/random_graph.h"
 #include "space/random_point.h"
 #include "stretto/check.h"
@@ -24,7 +25,7 @@ namespace {
 
 using Random = std::mt19937_64;
 
-constexpr int kOperators = 200, kOwnGraphs = 600, kOfTeams = 150, kSchedules = 4;
+constexpr int kOperators = 200, kOwnGraphs = 600, kOfTeams = 150, kOfExperts = 600, kSchedules = 4;
 
 int between(Random& random, int least, int most) {
   return std::uniform_int_distribution<int>(least, most)(random);
@@ -208,6 +209,41 @@ TEST(Graphs, OfOnesOwnAreServedAtRandomPoints) {
   }
   RecordProperty("served", served);
   EXPECT_GT(served, kOwnGraphs / 4);
+}
+
+std::optional<Operator> random_graph_of_experts(Random& random) {
+  const int ranks = between(random, 1, 5);
+  const int64_t experts = shared(random, ranks, 3);
+  const Sizes sizes = {
+      {"m", one_in(random, 3) ? between(random, 1, ranks) : between(random, 1, 50)},
+      {"h", 8 * shared(random, ranks, 2)},
+      {"f", 8 * shared(random, ranks, 2)},
+      {"e", experts},
+      {"k", between(random, 1, static_cast<int>(std::min<int64_t>(experts, 3)))},
+      {"tables", shared(random, ranks, 2)},
+      {"pool", between(random, 1, 3)},
+      {"s", between(random, 1, 20)},
+      {"d", 8 * between(random, 1, 2)},
+      {"q", between(random, 1, 70)}};
+  constexpr DType kTypes[] = {DType::bf16, DType::fp16, DType::fp32};
+  try {
+    return make_graph(parse_graph(random_experts_text(random)), sizes, ranks,
+                      kTypes[random() % std::size(kTypes)]);
+  } catch (const UsageError&) {
+    return std::nullopt;
+  }
+}
+
+TEST(Graphs, OfExpertsAreServedAtRandomPoints) {
+  const auto shuffle_seed = static_cast<uint64_t>(testing::UnitTest::GetInstance()->random_seed());
+  Random random(shuffle_seed + 6'000'000);
+  int served = 0;
+  for (int i = 0; i < kOfExperts && !HasFailure(); ++i) {
+    const std::optional<Operator> op = random_graph_of_experts(random);
+    if (op) served += serve(random, *op);
+  }
+  RecordProperty("served", served);
+  EXPECT_GT(served, kOfExperts / 8);
 }
 
 }  // namespace
