@@ -115,8 +115,12 @@ bool is_operand(const Operator& op, int tensor, bool as_weight) {
 // Why a run with fewer of the operator's rows is none of its tensors; empty: it is.
 std::string why_rows_are_fixed(const Operator& op) {
   if (op.has_teams()) return "rows that are dealt to teams are all there in every run";
-  const Operator other =
-      with_rows(op, op.rows() > op.ranks ? op.rows() - op.ranks : op.rows() + op.ranks);
+  Operator other;
+  try {
+    other = with_rows(op, op.rows() > op.ranks ? op.rows() - op.ranks : op.rows() + op.ranks);
+  } catch (const UsageError& error) {  // it is one of so many rows alone
+    return error.what();
+  }
   for (size_t i = 0; i < op.tensors.size(); ++i) {
     const Tensor &tensor = op.tensors[i], &moved = other.tensors[i];
     const auto id = static_cast<int>(i);

@@ -154,6 +154,15 @@ TEST(RunRows, AreRefusedWhereTensorsWouldChangeOtherwise) {
                                "z = silu u\noutput y whole\noutput z whole\n"),
                       5),
               HasSubstr("u has 7 rows in every run, whatever m is"));
+  // A row that is added to one row is no weight.
+  const Operator one =
+      make_graph(parse_graph("graph own m h\ninput x [m, h] whole\ninput b [1, h] whole\n"
+                             "y = add x b\noutput y whole\n"),
+                 {{"m", 1}, {"h", 16}}, 2, DType::bf16);
+  const Machine machine = default_machine(2);
+  const Plan plan = lower(one, schedule_of(find_preset("tiles"), one, machine), machine);
+  ASSERT_EQ(why_not_served(plan).size(), 1u);
+  EXPECT_THAT(why_not_served(plan)[0], HasSubstr("both operands have one shape"));
 }
 
 TEST(RunRows, SchedulesThatCannotServeAreRefused) {
