@@ -1,7 +1,10 @@
 // Operators of several products: whether what is fastest for each of them is so for all.
 #pragma once
 
+#include <algorithm>
+
 #include "schedule/few_rows.h"
+#include "schedule/legal_rules.h"
 #include "stretto/tune.h"
 #include "tune/predict.h"
 
@@ -15,9 +18,10 @@ inline Segment of_one_weight(Segment product) {
   return product;
 }
 
-// What was chosen of one weight, for a product that may have two: cuBLAS multiplies these where the
-// kernel of few rows takes more rows of one.
+// What was chosen of one weight, for a product that may have two: tiles have half of each, and
+// cuBLAS multiplies these where the kernel of few rows takes more rows of one.
 inline Schedule for_weights_of(const Segment& product, Schedule chosen) {
+  if (product.weights > 1) chosen.tile_n = std::max(chosen.tile_n, 2 * kMinTile);
   const bool few = chosen.gemm == GemmBy::few_rows;
   if (few && !why_no_few_rows(product).empty()) chosen.gemm = GemmBy::library;
   return chosen;

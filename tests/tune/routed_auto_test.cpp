@@ -1,5 +1,6 @@
 // What auto takes of operators of several products, and of those whose rows choose experts.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -189,6 +190,19 @@ TEST(OperatorAuto, LooksUpGatedProductsByTheColumnsOfBothWeights) {
   const std::string reason = auto_schedules(op, default_machine(2), load_tuning()).reason;
   EXPECT_NE(reason.find("up: the fastest of"), std::string::npos) << reason;
   EXPECT_NE(reason.find("measured on this shape: 327"), std::string::npos) << reason;
+}
+
+// Tiles of one weight may be too narrow for two.
+TEST(OperatorAuto, ServesGatedProductsOfFewColumns) {
+  const auto graph = parse_graph(
+      "graph gated m h f\ninput x [m, h] rows\ninput w [f, h] rows\ninput v [f, h] rows\n"
+      "g = gemm x w\nu = gemm x v\ny = swiglu g u\noutput y cols\n");
+  for (const int64_t m : {13, 54}) {
+    const Operator op = make_graph(graph, {{"m", m}, {"h", 24}, {"f", 12}}, 4, DType::bf16);
+    const Machine machine = default_machine(4);
+    const AutoSchedules found = auto_schedules(op, machine, load_tuning());
+    EXPECT_THAT(legal(op, found.schedule, machine), testing::IsEmpty());
+  }
 }
 
 TEST(OperatorAuto, IsNotClearlySlowerThanAPresetForAll) {
