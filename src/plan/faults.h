@@ -36,8 +36,6 @@ struct PlanFault {
 PlanFault fault_in_clusters(const Plan& plan);
 // Of the kernels that a library is said to multiply.
 std::string fault_in_library(const Plan& plan);
-// Leaves out of such kernels those that have no gemms.
-void drop_idle_kernels(Plan& plan);
 // Of tasks that are said to be fused, and cannot be.
 PlanFault fault_in_fused(const Plan& plan);
 // Either; of a lane or instruction, without its name.

@@ -35,18 +35,7 @@ std::vector<bool> kernels_of_gemms(const Plan& plan) {
   return found;
 }
 
-bool has_gemms(const std::vector<bool>& kernels, const LibraryKernel& one) {
-  const auto behind = static_cast<size_t>(one.behind);
-  return behind < kernels.size() && kernels[behind];
-}
-
 }  // namespace
-
-void drop_idle_kernels(Plan& plan) {
-  const std::vector<bool> gemms = kernels_of_gemms(plan);
-  std::erase_if(plan.library_kernels,
-                [&](const LibraryKernel& one) { return !has_gemms(gemms, one); });
-}
 
 const LibraryKernel* Plan::find_kernel(size_t behind) const {
   const auto at = std::lower_bound(
@@ -89,7 +78,8 @@ std::string fault_in_library(const Plan& plan) {
     if (std::string fault = fault_in_kernel(one.algorithm, one.few_rows); !fault.empty()) {
       return fault;
     }
-    if (!has_gemms(gemms, one)) {
+    if (static_cast<size_t>(one.behind) >= gemms.size() ||
+        !gemms[static_cast<size_t>(one.behind)]) {
       return fmt::format("expected gemms of compute lanes behind {} {}, found none", one.behind,
                          one.behind == 1 ? "boundary" : "boundaries");
     }

@@ -6,7 +6,6 @@
 
 #include "core/text.h"
 #include "op/stage_rules.h"
-#include "plan/faults.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -115,6 +114,10 @@ bool is_operand(const Operator& op, int tensor, bool as_weight) {
 // Why a run with fewer of the operator's rows is none of its tensors; empty: it is.
 std::string why_rows_are_fixed(const Operator& op) {
   if (op.has_teams()) return "rows that are dealt to teams are all there in every run";
+  if (op.segments.size() > 1) {
+    return fmt::format("operators of one product serve fewer rows, and {} goes on with {}",
+                       op.segments[0].name, op.segments[1].name);
+  }
   Operator other;
   try {
     other = with_rows(op, op.rows() > op.ranks ? op.rows() - op.ranks : op.rows() + op.ranks);
@@ -209,7 +212,6 @@ Plan at_rows(const Plan& plan, int64_t rows, PlanLines* lines) {
     served.lanes[l].instrs = std::move(left);
     if (lines != nullptr) lines->lanes[l].instrs = std::move(left_lines);
   }
-  drop_idle_kernels(served);
   return served;
 }
 
