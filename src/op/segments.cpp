@@ -111,6 +111,7 @@ class SegmentCutter {
 
   void add_product(int id) {
     const Stage& stage = op_.stage(id);
+    if (stage.kind == StageKind::gemm) refuse_order_of_experts(stage);
     const Tensor &a = op_.tensor(stage.in[0]), &b = op_.tensor(stage.in[1]);
     OperatorSegment made;
     made.input = stage.in[0];

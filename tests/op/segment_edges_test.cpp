@@ -71,6 +71,17 @@ TEST(SegmentEdges, WeightsAreTheCallers) {
   }
 }
 
+TEST(SegmentEdges, NoProductButThoseOfExpertsTakesRowsOfChoices) {
+  EXPECT_THAT(refusal("input x [m, h] rows\n"
+                      "input ids [m, 2] rows i32\n"
+                      "input w [4, h, h] rows\n"
+                      "input v [h, h] cols\n"
+                      "d = grouped x w ids\n"
+                      "y = gemm d v\n"
+                      "output y rows\n"),
+              HasSubstr("d lies in the order of its experts: "));
+}
+
 TEST(SegmentEdges, TermsOfChoicesAreWeighed) {
   EXPECT_THAT(refusal("input a [2*m, h] cols\n"
                       "input ids [m, 2] rows i32\n"
