@@ -51,9 +51,20 @@ bool Dealing::is_parameter_of_any(const std::string& tensor, bool is) const {
                      });
 }
 
+// Rows of weights are dealt as the columns that they make.
+void Dealing::check_has_one_use(const Tensor& tensor, const InputText& input) {
+  const bool is_even = tensor.rows % graph_.ranks == 0 || input.held != Held::rows;
+  if (is_even || !is_parameter_of_any(input.name, true) || !is_parameter_of_any(input.name, false))
+    return;
+  refuse(input.place, fmt::format("{} is a weight, whose rows are dealt as columns are, and has "
+                                  "rows besides: give it as two inputs, or {} or {} rows",
+                                  input.name, tensor.rows / graph_.ranks * graph_.ranks,
+                                  (tensor.rows / graph_.ranks + 1) * graph_.ranks));
+}
+
 void Dealing::give_to_teams(Tensor& tensor, const InputText& input, const Causes& causes) {
   const int team = team_named(input.team);
-  if (team == 0) return;
+  if (team == 0) return check_has_one_use(tensor, input);
   if (tensor.matrices > 1 || input.held == Held::experts || input.held == Held::routed ||
       is_index(tensor.dtype)) {
     return refuse(input.place, fmt::format("{} is of {}: stacks and what goes by them are of all "

@@ -25,6 +25,8 @@ class Dealing {
   void check_team_rows(int64_t rows, TextPlace place, const std::string& cause);
   // What a team has of an input: of weights all, of others a block of the rows.
   void give_to_teams(Tensor& tensor, const InputText& input, const Causes& causes);
+  // Of all ranks: whether what is dealt as columns, and as rows, is dealt alike.
+  void check_has_one_use(const Tensor& tensor, const InputText& input);
   // Whether the team's ranks have the operand of its stage among them. Own rows are a rank's in
   // whatever team.
   static bool is_of_team(const Tensor& tensor, int team, bool is_weight, Held needed);

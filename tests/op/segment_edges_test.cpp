@@ -82,6 +82,19 @@ TEST(SegmentEdges, NoProductButThoseOfExpertsTakesRowsOfChoices) {
               HasSubstr("d lies in the order of its experts: "));
 }
 
+TEST(SegmentEdges, AWeightIsNoRowsWhereBothAreDealtOtherwise) {
+  constexpr char kBoth[] =
+      "input x [m, h] whole\n"
+      "input w [m+m+1, h] rows\n"
+      "y = gemm x w\n"
+      "z = silu w\n"
+      "output y cols\n"
+      "output z rows\n";
+  EXPECT_THAT(refusal(kBoth),
+              HasSubstr("w is a weight, whose rows are dealt as columns are, and "
+                        "has rows besides: give it as two inputs, or 16 or 18 rows"));
+}
+
 TEST(SegmentEdges, TermsOfChoicesAreWeighed) {
   EXPECT_THAT(refusal("input a [2*m, h] cols\n"
                       "input ids [m, 2] rows i32\n"
