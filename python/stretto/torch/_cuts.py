@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ._last import of_first
 from .groups import rank_of, ranks_of
 
 VECTOR = 8  # elements: 16 bytes of the types that GPUs multiply, of which rows that are sent have whole ones
@@ -191,7 +192,7 @@ class _Summed(torch.autograd.Function):
         sums, gradient = torch.ops.stretto.all_reduce(terms, ctx.group), gradient.clone()
         for own, place, size in ctx.places:
             gradient.narrow(ctx.dim, own, size).copy_(sums.narrow(ctx.dim, place, size))
-        return gradient, None, None, None, None
+        return of_first("a weight that ranks share", gradient), None, None, None, None
 
 
 def sum_gradients(module: nn.Module, group: str) -> None:

@@ -9,6 +9,7 @@ import copy
 import torch
 
 from ._activations import activate, activate_back
+from ._last import last, of_first
 from ._matrices import matrix, weight_gradient
 from .groups import ranks_of
 
@@ -90,7 +91,7 @@ class _Shared(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         total = ops.all_reduce(gradient.detach().contiguous(), ctx.group)
-        return None, None, _last(ctx.op, total) if torch.is_grad_enabled() else total
+        return None, None, of_first(ctx.op, total)
 
 
 def _shared(op, group, tensor):
@@ -206,25 +207,6 @@ def back_moe_with_router(ctx, dy, _, dweights):
     return *found, *[None] * 10
 
 
-class _Last(torch.autograd.Function):
-    """A gradient that has none."""
-
-    @staticmethod
-    def forward(ctx, op, gradient):
-        ctx.op = op
-        return gradient.view_as(gradient)
-
-    @staticmethod
-    def backward(ctx, _):
-        raise RuntimeError(f"{ctx.op}: its gradients have no gradients: take them without create_graph=True")
-
-
-def _last(op, found):
-    if isinstance(found, (list, tuple)):
-        return [_last(op, one) for one in found]
-    return None if found is None else _Last.apply(op, found.detach().requires_grad_())
-
-
 class Gradient:
     """What the dispatcher is told of an operator: what to keep of a call, and its gradients.
 
@@ -243,7 +225,7 @@ class Gradient:
             return self._back(ctx, *gradients)[:count]
         with torch.no_grad():
             found = self._back(ctx, *gradients)[:count]
-        return tuple(_last(self._op, found))
+        return tuple(last(self._op, found))
 
 
 GRADIENTS = {

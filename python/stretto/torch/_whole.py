@@ -6,6 +6,7 @@ import torch
 
 from . import ops  # noqa: F401  (defines torch.ops.stretto)
 from ._cuts import filled
+from ._last import of_first
 from .groups import rank_of, ranks_of
 
 
@@ -21,7 +22,8 @@ class _Gathered(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        return filled(gradient.narrow(-1, ctx.begin, ctx.own), -1, ctx.columns).contiguous(), None, None
+        own = filled(gradient.narrow(-1, ctx.begin, ctx.own), -1, ctx.columns).contiguous()
+        return of_first("columns that are gathered", own), None, None
 
 
 class _Sum(torch.autograd.Function):
@@ -31,7 +33,7 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        return gradient, None
+        return of_first("rows of a vocabulary that is dealt", gradient), None
 
 
 def gathered_columns(y: torch.Tensor, group: str, sizes: Tuple[int, ...]) -> torch.Tensor:

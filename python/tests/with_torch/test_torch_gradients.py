@@ -12,6 +12,7 @@ import torch.nn.functional as F
 
 import stretto.torch as st
 from stretto.torch import _backward, _beside, _kernels, functional
+from stretto.torch._cuts import sum_gradients
 
 RANKS = 2
 
@@ -279,6 +280,29 @@ class OfGradients(Numbers):
                 lambda *both: st.matmul_all_reduce(*both, group=name), (x, w, scale)))
             self.assertTrue(torch.autograd.gradgradcheck(lambda *given: st.matmul_all_reduce_add_rms_norm(
                 *given, 1e-5, name), (x, w, residual, scale)))
+
+    def test_layers_that_ranks_share_say_that_they_have_none(self):
+        """What is gathered or added up by PyTorch, and heads' norms, whose gradients are sums."""
+        norm, linear = torch.nn.LayerNorm(4), torch.nn.Linear(4, 8)
+        embedding = torch.nn.Embedding(8, 4)
+
+        def layers(group):
+            own = torch.nn.LayerNorm(4)
+            own.load_state_dict(norm.state_dict())
+            sum_gradients(own, group.name)
+            column = st.ColumnParallelLinear.from_linear(linear, group, sequence_parallel=False, gather_output=True)
+            table = st.VocabularyParallelEmbedding.from_embedding(embedding, group)
+            return ((own, torch.randn(2, 4), own._parameters["weight"]), (column, torch.randn(2, 4), column.weight),
+                    (table, torch.arange(8), table.weight))
+
+        for number in range(3):
+            def call(group):
+                layer, given, leaf = layers(group)[number]
+                first, = torch.autograd.grad(layer(given).pow(3).sum(), leaf, create_graph=True)
+                first.square().sum().backward()
+
+            with self.subTest(number), self.assertRaisesRegex(RuntimeError, ": its gradients have no gradients"):
+                run(2, call)
 
     def test_those_of_several_ranks_are_of_all_ranks_terms(self):
         """Of a loss that takes each rank's own gradients, as a penalty of their norm does."""
