@@ -1,6 +1,8 @@
 """How the ranks of a group meet on the host: through a store of torch.distributed, and never for ever."""
 
+import contextlib
 import json
+import threading
 import time
 from typing import Any, Dict, List
 
@@ -68,6 +70,20 @@ class Meeting:
         self._number = 0
         self._mine: List[str] = []  # this rank's keys in this meeting
         self._old: List[str] = []  # and in the one before
+        self._turn = threading.RLock()
+
+    @contextlib.contextmanager
+    def turn(self, doing: str):
+        """Of the thread that makes a call. Raises RuntimeError where another one has it: whose call came first ranks
+        could see differently.
+        """
+        if not self._turn.acquire(blocking=False):
+            raise RuntimeError(f"another thread of rank {self.rank} is in a call of this group at {doing}: calls of a "
+                               "group come from one thread at a time, or in groups of their own")
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def begin(self):
         """A new meeting. Who speaks here has left the last one, so what was said before that is forgotten."""

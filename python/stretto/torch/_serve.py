@@ -32,15 +32,16 @@ def run(call, group, fallback, reason=None, targets=None, is_in_parts=False, giv
     """
     is_chosen = reason is not None
     reason = reason or refusal(call)
-    _engine.agree(call, group, reason)
-    if reason is None:
-        try:
-            outputs = _engine.run(call, group, TYPES[call.dtype], targets or {})
-            count_served(call.op)
-            count_copies(call.op, given or {}, call.inputs)
-            return tuple(outputs[name] for name in call.outputs)
-        except _engine.NotServed as error:
-            reason = str(error)
+    with group.meeting.turn(call.op):
+        _engine.agree(call, group, reason)
+        if reason is None:
+            try:
+                outputs = _engine.run(call, group, TYPES[call.dtype], targets or {})
+                count_served(call.op)
+                count_copies(call.op, given or {}, call.inputs)
+                return tuple(outputs[name] for name in call.outputs)
+            except _engine.NotServed as error:
+                reason = str(error)
     if fallback is None:
         raise _engine.NotServed(reason)
     if not group.options.fallback and not is_chosen and not is_in_parts:

@@ -1,5 +1,6 @@
 """What is refused: one line that says what is wrong, and what would be right."""
 
+import threading
 import unittest
 import unittest.mock
 
@@ -252,6 +253,26 @@ class Meetings(unittest.TestCase):
             with self.assertRaises(RuntimeError):
                 late.agree("next", {"m": 2})
             early.agree("next", {"m": 3})
+
+    def test_threads_that_call_at_once_are_told(self):
+        """Of one rank. Who waits for the other ranks goes on."""
+        said, is_in = [], threading.Event()
+
+        def call(group):
+            if group.rank == 0:
+                is_in.wait(20)
+                with self.assertRaisesRegex(RuntimeError, "^another thread of rank 1 is in a call of this group at mlp: "):
+                    st.mlp(Bad.x, [Bad.w, Bad.w], Bad.w.t(), threads.groups[1])
+                said.append("told")
+                return st.matmul_all_reduce(Bad.x, Bad.w, group=group)
+            agree = group.meeting.agree
+            with unittest.mock.patch.object(group.meeting, "agree", lambda *given: is_in.set() or agree(*given)):
+                return st.matmul_all_reduce(Bad.x, Bad.w, group=group)
+
+        with st.Threads(2, timeout_s=60) as threads:
+            first, second = threads.run(call)
+        self.assertEqual(said, ["told"])
+        self.assertTrue(torch.equal(first, second))
 
     def test_a_store_that_is_gone_is_named(self):
         seat, _ = self.seats(2)
