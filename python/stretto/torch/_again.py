@@ -4,6 +4,7 @@ Autograd is told of a call as a whole, with the dispatcher's own gradients.
 """
 
 import torch
+from torch._C._functorch import TransformType, get_interpreter_stack
 from torch.autograd import forward_ad
 from torch.distributed.device_mesh import DeviceMesh
 
@@ -74,6 +75,13 @@ def is_eager():
     """Whether what a call does is all that PyTorch is to do: no tracing, mode, autocast, transform or tangent."""
     return not (torch.compiler.is_compiling() or _modes() or _is_autocast() or _transform() is not None or
                 forward_ad._current_level >= 0)
+
+
+def is_differentiated():
+    """Whether torch.func is about to take gradients of what is called."""
+    if torch.compiler.is_compiling():
+        return False
+    return any(one.key() == TransformType.Grad for one in get_interpreter_stack() or ())
 
 
 def columns(group, x, weights, biases):

@@ -28,7 +28,12 @@ def _refuse_gradients(op, *tensors):
 
 
 def _refuse_tangents(op, tensors):
-    """PyTorch's dispatcher leaves the tangents of an operator without a forward mode out, and says nothing."""
+    """PyTorch's dispatcher leaves the tangents of an operator without a forward mode out, and says nothing. Of
+    torch.func's gradients it says something of functions that are none of the caller's.
+    """
+    if _again.is_differentiated():
+        raise ValueError(f"{op}: inside torch.func.grad(), vjp(), jacrev() and the like it has no gradients: take them "
+                         "by backward() or torch.autograd.grad()")
     if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(one).tangent is not None for one in tensors):
         raise ValueError(f"{op}: a tensor has a tangent, and there are no gradients in forward mode: take them by "
                          "backward(), outside of dual_level() and torch.func.jvp()")
@@ -238,7 +243,8 @@ def _needs_no_sum(x, weight, bias, group):
     if (x.dim() < 2 or weight.dim() != 2 or x.shape[-1] != weight.shape[1] or x.dtype != weight.dtype or
             (bias is not None and (bias.shape != weight.shape[:1] or bias.dtype != x.dtype))):
         return False  # the operator says what is wrong
-    return not (torch.is_grad_enabled() and x.requires_grad) or ranks_of(seat(group)) == 1
+    needs_gradient = torch.is_grad_enabled() and (x.requires_grad or _again.is_differentiated())
+    return not needs_gradient or ranks_of(seat(group)) == 1
 
 
 @overload

@@ -281,6 +281,22 @@ class OfGradients(Numbers):
             self.assertTrue(torch.autograd.gradgradcheck(lambda *given: st.matmul_all_reduce_add_rms_norm(
                 *given, 1e-5, name), (x, w, residual, scale)))
 
+    def test_transforms_are_refused_in_words_of_their_own(self):
+        x, w = normal(1, 4, 8), normal(2, 6, 8)
+        calls = (lambda g, x: st.matmul_all_reduce(x, w, group=g), lambda g, x: st.all_gather_matmul(x, w, group=g),
+                 lambda g, x: st.column_matmul(x, w, group=g), lambda g, x: st.mlp(x, [w, w], w.t(), g))
+        for number, call in enumerate(calls):
+            for of_each in (lambda one: one, torch.vmap):
+                def program(group):
+                    rows = x if of_each is not torch.vmap else x.expand(2, 4, 8)
+                    return torch.func.grad(lambda x: of_each(lambda x: call(group, x))(x).float().sum())(rows)
+
+                with self.subTest(number), self.assertRaisesRegex(
+                        ValueError, r"^[a-z_]+: inside torch.func.grad\(\), vjp\(\), jacrev\(\) and the like"):
+                    run(2, program)
+        for y in run(2, lambda g: torch.vmap(lambda x: st.matmul_all_reduce(x, w, group=g))(x.expand(2, 4, 8))):
+            self.assert_close(y, (2 * x @ w.t()).expand(2, 4, 6))
+
     def test_layers_that_ranks_share_say_that_they_have_none(self):
         """What is gathered or added up by PyTorch, and heads' norms, whose gradients are sums."""
         norm, linear = torch.nn.LayerNorm(4), torch.nn.Linear(4, 8)
