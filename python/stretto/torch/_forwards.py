@@ -73,14 +73,18 @@ def tried(mlp: nn.Module, names: Names) -> Optional[Tried]:
         with torch.no_grad():
             result, inputs, hidden = _run(mlp, names, x, parts, down)
             of_half = _run(mlp, names, x, [part[..., :WIDTH // 2] for part in parts], down)[2]
-            is_plain = result is down and all(one is x for one in inputs) and not has_hooks(mlp)
+            with torch.random.fork_rng(devices=[]):
+                in_training, _, of_training = _run(mlp, names, x, parts, down, True)
+            is_plain = (result is down and in_training is down and all(one is x for one in inputs) and
+                        not has_hooks(mlp))
+            right = F.silu(parts[0]) * parts[1]
             return Tried(not _are_close(of_half, hidden[..., :WIDTH // 2]),
-                         is_plain and _are_close(hidden, F.silu(parts[0]) * parts[1]))
+                         is_plain and _are_close(hidden, right) and _are_close(of_training, right))
     except Exception:  # whatever others' code makes of that
         return None
 
 
-def _run(mlp, names, x, parts, down):
+def _run(mlp, names, x, parts, down, is_training=False):
     """The result, what linears of columns were given, and what that of rows was."""
     columns = [torch.cat(parts, -1)] if names.is_fused else parts
     stand_ins = {name: _StandIn(getattr(mlp, name), made)
@@ -88,7 +92,7 @@ def _run(mlp, names, x, parts, down):
     others = {name: copy.deepcopy(one) for name, one in mlp._modules.items() if name not in stand_ins}
     alike = copy.copy(mlp)
     alike.__dict__ = {**mlp.__dict__, "_modules": {**others, **stand_ins}}
-    alike.eval()
+    alike.train(is_training)
     result = alike.forward(x)
     return result, [stand_ins[name].given for name in names.columns], stand_ins[names.rows].given
 

@@ -1,5 +1,6 @@
 """A whole model at once: its attentions and MLPs are found by the names that models have them by (_names.py)."""
 
+import collections
 import copy
 import logging
 import re
@@ -44,9 +45,13 @@ def parallelize(model: nn.Module, mesh: GroupLike = None, *, vocabulary: Optiona
         raise ValueError(f"{type(model).__name__} has no module with linears of names that are known ({known})")
     head = Head(model) if vocabulary else None
     _tell_unknown(model, [path for path, _ in found])
+    shared = _shared_parameters(model)
     for path, module in found:
         deal, names = _dealer(module)
         try:
+            for parameter, one in module.named_parameters():
+                if id(one) in shared:
+                    raise _StaysWhole(f"its {parameter} is a parameter of another module, too, and would be two")
             dealt = deal(module, names, name)
         except _StaysWhole as reason:
             _tell(path or "the model", str(reason))
@@ -65,6 +70,13 @@ def parallelize(model: nn.Module, mesh: GroupLike = None, *, vocabulary: Optiona
 
 class _StaysWhole(Exception):
     pass
+
+
+def _shared_parameters(model):
+    """The id() of those that several modules have."""
+    counts = collections.Counter(id(one) for module in model.modules() for one in module._parameters.values()
+                                 if one is not None)
+    return {one for one, count in counts.items() if count > 1}
 
 
 def _tell(path, reason, count=1):

@@ -44,6 +44,19 @@ class Sparse(Mlp):
         return self.down_proj(self.act_fn(gate) * self.up_proj(x))
 
 
+class Dropped(Mlp):
+    """In training alone."""
+
+    def __init__(self, is_between):
+        super().__init__()
+        self.drop, self.is_between = nn.Dropout(0.9), is_between
+
+    def forward(self, x):
+        if not self.is_between:
+            return self.drop(super().forward(x))
+        return self.down_proj(self.drop(self.act_fn(self.gate_proj(x)) * self.up_proj(x)))
+
+
 class Asks(Mlp):
     """What no stand-in has."""
 
@@ -103,6 +116,22 @@ class Forwards(Numbers):
         hooks.register_forward_hook(lambda *call: 2 * call[2])
         for mlp in (Scaled(), Residual(), hooks):
             self.assertEqual(self.dealt(mlp), {"matmul_all_reduce": RANKS})
+
+    def test_what_is_more_in_training_goes_linear_by_linear(self):
+        for is_between in (False, True):
+            torch.manual_seed(5)
+            mlp, after = Dropped(is_between).eval(), torch.rand(3)
+            torch.manual_seed(5)
+            self.assertEqual(self.dealt(Dropped(is_between).eval()), {"matmul_all_reduce": RANKS})
+            self.assertTrue(torch.equal(torch.rand(3), after))  # the generator of numbers is as it was
+            self.assertFalse(mlp.drop.training)
+
+    def test_weights_that_modules_share_stay_whole(self):
+        mlp = Mlp()
+        mlp.up_proj.weight = mlp.gate_proj.weight
+        with self.assertLogs("stretto.torch", "WARNING"):
+            self.assertEqual(self.dealt(mlp), {})
+        self.assertIn("0 stays whole: its gate_proj.weight is a parameter of another module, too", str(st.report()))
 
     def test_columns_that_are_mixed_stay_whole(self):
         for mlp, names in ((Sparse(), "gate_proj, up_proj"), (Interleaved(), "gate_up_proj")):
