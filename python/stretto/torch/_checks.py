@@ -23,8 +23,8 @@ def tensors(op, /, **given):
                 raise TypeError(f"{op}: {label} is {'None' if each is None else 'of type ' + type(each).__name__}; "
                                 "a tensor was expected")
             if isinstance(each, DTensor):
-                raise TypeError(f"{op}: {name if len(many) == 1 else f'{name} {index}'} is a DTensor, and operators take "
-                                "what a rank has: give its to_local()")
+                label = name if len(many) == 1 else f"{name} {index}"
+                raise TypeError(f"{op}: {label} is a DTensor, and operators take what a rank has: give its to_local()")
 
 
 def numbers(op, kind, /, **given):

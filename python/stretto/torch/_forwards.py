@@ -19,7 +19,7 @@ CLOSE = 1e-4
 
 @dataclasses.dataclass(frozen=True)
 class Tried:
-    """mixes_columns  what comes of a rank's own columns of the first products is not the rank's part of what comes of all
+    """mixes_columns  what comes of own columns of the first products is not the own part of what comes of all
     is_swiglu      it is down(silu(gate(x)) * up(x)), and nothing before or behind that; nor has anybody a hook on it
     """
 
@@ -62,7 +62,9 @@ def why_no_plain_linear(linear: nn.Module) -> Optional[str]:
 
 
 def tried(mlp: nn.Module, names: Names) -> Optional[Tried]:
-    """By stand-ins for its linears. None: its forward() takes other arguments than x, or linears that are more than functions; so nothing is known."""
+    """By stand-ins for its linears. None: its forward() takes other arguments than x, or linears that are more than
+    functions; so nothing is known.
+    """
     generator = torch.Generator().manual_seed(1)
 
     def normal(*sizes):

@@ -30,8 +30,8 @@ class _Store:
             try:
                 return function(*given)
             except _GONE as error:
-                raise RuntimeError("the store by which ranks meet does not answer: the process that has it, mostly that "
-                                   "of rank 0, has ended") from error
+                raise RuntimeError("the store by which ranks meet does not answer: the process that has it, mostly "
+                                   "that of rank 0, has ended") from error
         return ask
 
 

@@ -234,8 +234,8 @@ def _deal_mlp(mlp, names, group):
         raise _StaysWhole(f"how ranks share its {path or 'own parameters'} is not known")
     found = tried(mlp, names)
     if found and found.mixes_columns:
-        raise _StaysWhole(f"its forward() mixes columns of {', '.join(names.columns)}, of which a rank would have its own "
-                          "alone")
+        raise _StaysWhole(f"its forward() mixes columns of {', '.join(names.columns)}, of which a rank would have its "
+                          "own alone")
     _deal(mlp, names, group, (width, width) if names.is_fused else None)
     activation = _names.activation_of(mlp)
     # One plan for all of it, where its parts are those of Stretto's operator; else linear by linear.

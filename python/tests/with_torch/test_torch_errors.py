@@ -213,8 +213,8 @@ class Groups(unittest.TestCase):
         for operator in (st.all_gather_matmul, st.matmul_reduce_scatter, st.matmul_all_to_all, st.all_to_all_matmul):
             tensors = (x, w) if operator is not st.all_to_all_matmul else (x, normal(2, 4, 16))
             with self.subTest(operator.__name__):
-                with self.assertRaisesRegex(ValueError, f"^ranks disagree at {operator.__name__}: dim is 0 on rank 0, 1 "
-                                                        "on rank 1$"):
+                with self.assertRaisesRegex(ValueError, f"^ranks disagree at {operator.__name__}: dim is 0 on rank 0, "
+                                                        "1 on rank 1$"):
                     run(2, lambda g: operator(*tensors, group=g, dim=g.rank))
         with self.assertRaisesRegex(ValueError, "^ranks disagree at mlp: dim is 0 on rank 0, 1 on rank 1$"):
             run(2, lambda g: st.mlp(x, w, w.t(), g, activation="gelu", sequence_parallel=True, dim=g.rank))
@@ -261,7 +261,8 @@ class Meetings(unittest.TestCase):
         def call(group):
             if group.rank == 0:
                 is_in.wait(20)
-                with self.assertRaisesRegex(RuntimeError, "^another thread of rank 1 is in a call of this group at mlp: "):
+                with self.assertRaisesRegex(RuntimeError, "^another thread of rank 1 is in a call of this group at "
+                                                          "mlp: "):
                     st.mlp(Bad.x, [Bad.w, Bad.w], Bad.w.t(), threads.groups[1])
                 said.append("told")
                 return st.matmul_all_reduce(Bad.x, Bad.w, group=group)

@@ -159,8 +159,9 @@ class Forwards(Numbers):
                 run(1, lambda group: st.ColumnParallelLinear.from_linear(linear, group))
             return str(caught.exception)
 
-        self.assertEqual(refused(tripled(nn.Linear(8, 8))), "ColumnParallelLinear.from_linear() takes a plain nn.Linear: "
-                                                            "it is a Tripled, whose forward() is not nn.Linear's")
+        self.assertEqual(refused(tripled(nn.Linear(8, 8))),
+                         "ColumnParallelLinear.from_linear() takes a plain nn.Linear: it is a Tripled, whose forward() "
+                         "is not nn.Linear's")
         self.assertIn("its weight has no shape yet", refused(nn.LazyLinear(8)))
         whole = nn.Linear(8, 8, bias=False)
         whole.weight = nn.Parameter(torch.ones(8, 8, dtype=torch.int8), requires_grad=False)
