@@ -33,6 +33,11 @@ class Dealt(nn.Module):
             tensor = nn.Parameter(in_memory_of_its_own(own), tensor.requires_grad)
         self.register_parameter(name, tensor)
 
+    @property
+    def ranks(self) -> int:
+        """That have parts; the group may be gone."""
+        return next(iter(self.cuts.values())).ranks
+
     def _own(self, name):
         """A parameter for forward(); None where there is none."""
         parameter, cut = getattr(self, name), self.cuts.get(name)

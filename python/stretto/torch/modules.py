@@ -11,7 +11,7 @@ from ._dealt import Dealt
 from ._forwards import why_no_plain_linear
 from ._parts import lay_behind
 from ._whole import gathered_columns
-from .groups import GroupLike, ranks_of
+from .groups import GroupLike
 from .report import UNEVEN, count_copy
 
 
@@ -26,7 +26,7 @@ class _Sharded(Dealt):
     def extra_repr(self):
         shared = f"sequence_parallel, dim={self.dim}" if self.sequence_parallel else "whole rows"
         return (f"{self.in_features}, {self.out_features}, bias={self.bias is not None}, "
-                f"ranks={ranks_of(self.group)}, {shared}")
+                f"ranks={self.ranks}, {shared}")
 
     @classmethod
     def _of(cls, linear, group, sequence_parallel, dim, *how):

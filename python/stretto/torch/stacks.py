@@ -7,7 +7,7 @@ import torch
 from . import experts as functional
 from ._cuts import Cut, filled, in_vectors
 from ._dealt import Dealt
-from .groups import GroupLike, ranks_of
+from .groups import GroupLike
 
 
 class StackCut(Cut):
@@ -69,7 +69,7 @@ class ParallelExperts(Dealt):
         return made
 
     def extra_repr(self):
-        return f"{self.num_experts} x ({self.hidden}, {self.width}), ranks={ranks_of(self.group)}"
+        return f"{self.num_experts} x ({self.hidden}, {self.width}), ranks={self.ranks}"
 
     def forward(self, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         gate, up = self.gate_up_proj.unbind()

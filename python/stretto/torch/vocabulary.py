@@ -7,7 +7,7 @@ from torch import nn
 from . import _names
 from ._dealt import Dealt
 from ._whole import summed
-from .groups import GroupLike, rank_of, ranks_of
+from .groups import GroupLike, rank_of
 from .modules import ColumnParallelLinear
 
 HOW = ("gathered", "cut")
@@ -39,7 +39,7 @@ class VocabularyParallelEmbedding(Dealt):
         return made
 
     def extra_repr(self):
-        return f"{self.num_embeddings}, {self.embedding_dim}, ranks={ranks_of(self.group)}"
+        return f"{self.num_embeddings}, {self.embedding_dim}, ranks={self.ranks}"
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         (of_ranks,) = self.cuts["weight"].places

@@ -79,6 +79,18 @@ class Layers(Numbers):
                             part = one.grad if cut is None else cut.own(one.grad)
                             self.assert_close(gradients[name] / one.grad.abs().max(), part / one.grad.abs().max())
 
+    def test_layers_of_groups_that_are_gone_are_shown(self):
+        def program(group):
+            return nn.ModuleList([
+                st.ColumnParallelLinear(8, 16, group=group), st.RowParallelLinear(16, 8, group=group),
+                st.VocabularyParallelEmbedding.from_embedding(nn.Embedding(8, 4), group),
+                st.ParallelExperts.from_stacks(torch.zeros(2, 32, 8), torch.zeros(2, 8, 16), group)])
+
+        layers = run(2, program)[0]
+        self.assertEqual(repr(layers).count("ranks=2"), 4)
+        with self.assertRaisesRegex(ValueError, "no group is called 'threads-"):
+            layers[0](torch.ones(2, 8))
+
     def test_an_mlp_whose_width_ranks_do_not_divide(self):
         """In one plan, without a copy."""
         torch.manual_seed(4)
