@@ -143,8 +143,8 @@ class ParallelMLP(nn.Module):
     activation          "swiglu" with a gate; "gelu" in its tanh form or "silu" without
 
     [..., hidden] -> [..., hidden]. It is made of whole linears by from_linears(). The weights of gate and up are parts
-    of one tensor, so that no call copies them to multiply by both: they are put there when the layer is made, moved or
-    cast, and when it has loaded a state.
+    of one tensor, so that no call copies them to multiply by both: they are put there when the layer is made, copied,
+    moved or cast, and when it has loaded a state.
     """
 
     def __init__(self, gate: Optional[ColumnParallelLinear], up: ColumnParallelLinear,
@@ -160,6 +160,10 @@ class ParallelMLP(nn.Module):
         moved = super()._apply(*arguments, **named)
         _lay_together(self)
         return moved
+
+    def __setstate__(self, state):  # of a copy, and of what was saved: each weight has memory of its own then
+        super().__setstate__(state)
+        _lay_together(self)
 
     def _ups(self):
         return [one for one in (self.gate_proj, self.up_proj) if one is not None]

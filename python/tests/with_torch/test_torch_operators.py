@@ -1,5 +1,7 @@
 """Operators on the emulator, ranks as threads: what comes out is what PyTorch says, for every layout."""
 
+import copy
+import io
 import unittest
 
 from ranks import Copies, Numbers, normal, run
@@ -118,6 +120,22 @@ class Weights(Numbers):
             self.assertEqual(joint[0].untyped_storage().data_ptr(), joint[1].untyped_storage().data_ptr())
 
         run(2, call)
+
+    def test_those_of_a_copied_mlp_lie_below_one_another(self):
+        gate, up, down = (torch.nn.Linear(*sizes, bias=False) for sizes in ((K, N), (K, N), (N, K)))
+
+        def program(group):
+            mlp, kept = st.ParallelMLP.from_linears(gate, up, down, group=group), io.BytesIO()
+            torch.save(mlp, kept)
+            kept.seek(0)
+            for other in (copy.deepcopy(mlp), copy.deepcopy(torch.nn.Sequential(mlp))[0],
+                          torch.load(kept, weights_only=False)):
+                weights = other.gate_proj.weight, other.up_proj.weight
+                self.assertTrue(_parts.are_behind(weights))
+                self.assertTrue(torch.equal(torch.cat(weights), torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])))
+                self.assertNotEqual(weights[0].data_ptr(), mlp.gate_proj.weight.data_ptr())
+
+        run(2, program)
 
     def test_those_of_an_mlp_lie_below_one_another(self):
         linears = [torch.nn.Linear(K, N, bias=True) for _ in ("gate", "up")]
