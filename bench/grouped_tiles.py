@@ -12,10 +12,12 @@ class Sort(typing.NamedTuple):
     gathers: bool = False
     scatters: bool = False
     follower: str = "none"
+    slots: int = 2
 
     @property
     def name(self):
         words = ["gathered" * self.gathers, "scattered" * self.scatters, self.follower.replace("none", "")]
+        words.append(f"slots {self.slots}" * (self.slots > 2))
         return " ".join([f"{self.columns}x{self.rows}" + f"/{self.ranges}" * (self.ranges > 1), *filter(None, words)])
 
     @property
@@ -32,7 +34,7 @@ def filled(sort):
     """With as many stages as shared memory has room for."""
     stored = sort.columns // sort.halves
     rings = 1 if stored == 64 else sort.columns // 64 if sort.columns == 192 else 2
-    rest = 1024 + rings * 2 * 32 * sort.stored_at_once * 2 + 7088 + 8 * sort.rows * sort.gathers
+    rest = 1024 + rings * sort.slots * 32 * sort.stored_at_once * 2 + 7088 + 8 * sort.rows * sort.gathers
     return sort._replace(stages=min(12, (232448 - rest) // (128 * (sort.columns + sort.rows))))
 
 

@@ -86,8 +86,9 @@ const T* pointer(DevicePtr address) {
 
 std::string describe(const GroupedConfig& config) {
   return fmt::format(
-      "{}x{}x{}{} stages {} {}{}{}{}{}", config.columns, config.rows, kTileK,
+      "{}x{}x{}{} stages {}{} {}{}{}{}{}", config.columns, config.rows, kTileK,
       config.ranges > 1 ? fmt::format("/{}", config.ranges) : "", config.stages,
+      config.slots != GroupedConfig().slots ? fmt::format(" slots {}", config.slots) : "",
       config.bf16 ? "bf16" : "fp16", config.gathers ? " gathers" : "",
       config.scatters ? " scatters" : "", config.weighs ? " weighs" : "",
       config.follower != Follower::none ? fmt::format(" {}", name_of(config.follower)) : "");
@@ -128,6 +129,14 @@ std::string why_illegal(const GroupedConfig& config) {
   }
   if (config.stages < 2 || config.stages >= device::kTileNotes - 3) {
     return fmt::format("stages must be 2 to {}", device::kTileNotes - 4);
+  }
+  // A tile has a chunk and two blocks of K at least, and some more are in the making.
+  const int most_slots = device::kTileNotes - 4 - config.stages;
+  const bool has_more = config.slots != GroupedConfig().slots;
+  if (has_more && (config.slots < 2 || config.slots > most_slots || config.ranges > 1)) {
+    return fmt::format(
+        "a grouped kernel of one range and {} stages has room for 2 to {} chunks, not {}",
+        config.stages, std::max(2, most_slots), config.slots);
   }
   return why_no_room(config.stages, device::layout_of(config).shared_bytes);
 }
@@ -195,15 +204,16 @@ std::string grouped_source(const GroupedConfig& config) {
   return fmt::format(R"(#include "stretto/device/grouped_sm90.h"
 using namespace stretto::device;
 constexpr GroupedConfig kConfig{{.columns = {}, .rows = {}, .stages = {}, .ranges = {},
-                                .bf16 = {}, .gathers = {}, .scatters = {}, .weighs = {},
+                                .slots = {}, .bf16 = {}, .gathers = {}, .scatters = {}, .weighs = {},
                                 .follower = Follower::{}}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, 1)
 stretto_grouped(const __grid_constant__ GroupedParams params) {{
   grouped_sm90<kConfig>(params);
 }}
 )",
-                     config.columns, config.rows, config.stages, config.ranges, config.bf16,
-                     config.gathers, config.scatters, config.weighs, name_of(config.follower));
+                     config.columns, config.rows, config.stages, config.ranges, config.slots,
+                     config.bf16, config.gathers, config.scatters, config.weighs,
+                     name_of(config.follower));
 }
 
 device::GroupedParams grouped_params(const GroupedConfig& config, const GroupedOperands& operands) {

@@ -205,6 +205,7 @@ class GroupedGpuTest : public GpuTest {
 };
 
 constexpr GroupedConfig kTiles[] = {{.columns = 256, .rows = 128, .stages = 4},
+                                    {.columns = 256, .rows = 128, .stages = 3, .slots = 8},
                                     {.columns = 128, .rows = 192, .stages = 5},
                                     {.columns = 128, .rows = 256, .stages = 4},
                                     {.columns = 256, .rows = 32, .stages = 5},

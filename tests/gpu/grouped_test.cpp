@@ -21,6 +21,7 @@ using device::GroupedConfig;
 constexpr GroupedConfig kTall{.columns = 128, .rows = 256, .stages = 4};
 constexpr GroupedConfig kMiddle{.columns = 128, .rows = 192, .stages = 5};
 constexpr GroupedConfig kWide{.columns = 256, .rows = 128, .stages = 4};
+constexpr GroupedConfig kOfShortK{.columns = 256, .rows = 128, .stages = 3, .slots = 8};
 constexpr GroupedConfig kOfThree{.columns = 192, .rows = 128, .stages = 4};
 constexpr GroupedConfig kOfRanges{.columns = 128, .rows = 128, .stages = 6, .ranges = 2};
 
@@ -157,6 +158,13 @@ TEST(GroupedConfigTest, IllegalOnesSayWhatWouldBeRight) {
   EXPECT_NE(why({.columns = 128, .rows = 256, .stages = 5}).find("shared memory"),
             std::string::npos);
   EXPECT_NE(why({.columns = 128, .rows = 16, .stages = 13}).find("2 to 12"), std::string::npos);
+  EXPECT_EQ(why({.columns = 256, .rows = 128, .stages = 3, .slots = 8}), "");
+  EXPECT_NE(why({.columns = 256, .rows = 128, .stages = 4, .slots = 8}).find("shared memory"),
+            std::string::npos);
+  EXPECT_NE(why({.columns = 128, .rows = 32, .stages = 8, .slots = 8}).find("2 to 4 chunks"),
+            std::string::npos);
+  EXPECT_NE(why({.columns = 128, .stages = 4, .ranges = 2, .slots = 4}).find("one range"),
+            std::string::npos);
   EXPECT_THROW(grouped_source({.columns = 64}), UsageError);
 }
 
@@ -314,8 +322,10 @@ TEST_F(GroupedBothCompile, OfRowsByIndexOnBothSidesDoNotSpill) {
 INSTANTIATE_TEST_SUITE_P(
     Tiles, GroupedCompile,
     testing::ValuesIn(is_thorough() ? std::vector{kWide, kTall, kOfThree, kOfRanges, kMiddle}
-                                    : std::vector{kWide, kTall, kOfThree, kOfRanges}),
-    [](const auto& tile) { return fmt::format("{}x{}", tile.param.columns, tile.param.rows); });
+                                    : std::vector{kWide, kTall, kOfThree, kOfRanges, kOfShortK}),
+    [](const auto& tile) {
+      return fmt::format("{}x{}x{}", tile.param.columns, tile.param.rows, tile.param.slots);
+    });
 
 }  // namespace
 }  // namespace stretto::cuda

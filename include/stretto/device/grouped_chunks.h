@@ -89,7 +89,7 @@ struct TokenChunks {
     fence_proxy_async_shared();
     __syncwarp();
     if (lane == 0) barrier_arrive(shared.chunk_full + slot() * 8);
-    ring.template advance<kTokenChunkSlots>();
+    ring.template advance<kConfig.slots>();
   }
 
   // All up to `count`.

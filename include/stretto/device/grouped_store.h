@@ -48,7 +48,7 @@ STRETTO_DEVICE void each_chunk(const GroupedShared<kConfig>& shared, uint32 tile
             tile_column + r * kColumnsOfRing + across * kLayout.chunk_columns);
       }
       end();
-      ring.advance<kTokenChunkSlots>();
+      ring.advance<kConfig.slots>();
     }
   }
 }
@@ -118,7 +118,7 @@ STRETTO_DEVICE void grouped_store(const GroupedParams& params,
       bool unread = false;  // the slot before this one
       const auto free_before = [&] {
         for (int32 r = 0; r < kLayout.chunk_rings; ++r) {
-          if (unread) free_chunk(r, (ring.slot + kTokenChunkSlots - 1) % kTokenChunkSlots);
+          if (unread) free_chunk(r, (ring.slot + kConfig.slots - 1) % kConfig.slots);
         }
       };
       each_chunk<kConfig>(

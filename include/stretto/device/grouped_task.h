@@ -20,10 +20,13 @@
 namespace stretto::device {
 
 struct GroupedConfig {
-  int32 columns = 256;    // of weights in a tile: 128, 192 or 256
-  int32 rows = 128;       // of tokens at most: a multiple of 16, up to 32768 / columns
-  int32 stages = 4;       // K blocks in flight
-  int32 ranges = 1;       // of K, by a block of a cluster each: 1 or 2
+  int32 columns = 256;  // of weights in a tile: 128, 192 or 256
+  int32 rows = 128;     // of tokens at most: a multiple of 16, up to 32768 / columns
+  int32 stages = 4;     // K blocks in flight
+  int32 ranges = 1;     // of K, by a block of a cluster each: 1 or 2
+  // Chunks of finished tiles that have room, in each ring, until they are stored. Of a short K a
+  // tile is multiplied before it is stored through two: more let the next one be multiplied.
+  int32 slots = 2;
   bool bf16 = true;       // else fp16
   bool gathers = false;   // rows of tokens by index, instead of sorted ones
   bool scatters = false;  // rows of the output by index, instead of sorted ones
@@ -39,7 +42,6 @@ inline constexpr int32 kGatherWarps = 4;      // a warpgroup
 inline constexpr int32 kMostGathered = 192;   // rows of a tile that are gathered
 inline constexpr int32 kMostUnits = 16;       // in a tile
 inline constexpr int32 kTokenChunkRows = 32;  // of a tile's rows handed to the warp that stores
-inline constexpr int32 kTokenChunkSlots = 2;
 // Stages may hold as many tiles as there are stages, and there are some more in the making.
 inline constexpr int32 kTileNotes = 16;
 inline constexpr int32 kMostExperts = 512;
@@ -75,7 +77,7 @@ STRETTO_HOST_DEVICE GroupedLayout layout_of(const GroupedConfig& config) {
   layout.chunk_rings = layout.stored_columns == 64 ? 1 : layout.consumers;
   layout.chunks_across = layout.stored_columns / layout.chunk_columns / layout.chunk_rings;
   layout.shared_bytes = 1024 + config.stages * (layout.a_bytes + layout.b_bytes) +
-                        layout.chunk_rings * kTokenChunkSlots * layout.chunk_bytes + 512 +
+                        layout.chunk_rings * config.slots * layout.chunk_bytes + 512 +
                         4 * (3 * kMostExperts + 4) + 16 * kTileNotes + 32 + kTileNotes * 8 +
                         layout.gather_warps * config.rows * 2;
   return layout;
