@@ -23,7 +23,7 @@ from grouped_check import WORST_ERROR, named, wrong_tiles
 from grouped_contest import (Routing, checked_call, contest, deep_gemm, deep_gemm_forms, error_of, random_ids,
                              version_of_deep_gemm)
 from grouped_kernels import Kernels, compile_all
-from grouped_tiles import MOST_GATHERED, TILES, expert_us, filled, fitted
+from grouped_tiles import MOST_GATHERED, TILES, expert_us, filled, fitted, for_short_k
 from moe_layers import local
 
 LOADS = ("mixtral:ep8:128", "mixtral:ep8:256", "mixtral:ep8:16", "qwen30b:ep8:128", "mixtral:tp8:1024",
@@ -42,8 +42,10 @@ def tiles_of(rows, experts, n, k, product):
               if not (gathers and tile.rows > MOST_GATHERED) and k >= 128 * tile.ranges}
         near = [tile for tile in us if us[tile] < WORTH_TIMING * min(us.values())]
         chosen = fitted(rows, experts, n, k, gathers=gathers)
-        found += [filled(tile._replace(gathers=gathers, follower="swiglu" if product == "up" else "none"))
-                  for tile in sorted(near, key=lambda tile: (tile != chosen, us[tile]))[:MOST_TIMED[gathers]]]
+        order = sorted(near, key=lambda tile: (for_short_k(tile, k) != chosen, us[tile]))
+        found += [filled(for_short_k(tile, k)._replace(gathers=gathers,
+                                                       follower="swiglu" if product == "up" else "none"))
+                  for tile in order[:MOST_TIMED[gathers]]]
     return found
 
 

@@ -35,7 +35,8 @@ def filled(sort):
     stored = sort.columns // sort.halves
     rings = 1 if stored == 64 else sort.columns // 64 if sort.columns == 192 else 2
     rest = 1024 + rings * sort.slots * 32 * sort.stored_at_once * 2 + 7088 + 8 * sort.rows * sort.gathers
-    return sort._replace(stages=min(12, (232448 - rest) // (128 * (sort.columns + sort.rows))))
+    most = 12 if sort.slots == 2 else 12 - sort.slots
+    return sort._replace(stages=min(most, (232448 - rest) // (128 * (sort.columns + sort.rows))))
 
 
 # What follows is src/op/expert_tiles.cpp in Python, where the constants are explained; tests/gpu/grouped_tiles.txt
@@ -45,6 +46,7 @@ TILES = tuple(Sort(*tile) for tile in (
     (256, 64, 5), (192, 64, 6), (128, 64, 8), (256, 32, 5), (192, 32, 6), (128, 32, 10), (128, 64, 8, 2),
     (128, 128, 6, 2)))
 SMS_OF_RANGES, WORTH_RANGES, MOST_GATHERED = 132, 0.9, 192
+SHORT_K, SLOTS = 256, 8
 
 
 def cuts_of(rows, spread, most):
@@ -77,6 +79,11 @@ def expert_us(tile, rows, experts, columns, k, gathers=False, num_sms=132):
     return 7 + math.hypot(cycles / 1750, experts * columns * k * 2 / 4.6e6)
 
 
+def for_short_k(tile, k):
+    """With chunks for a whole tile that waits while the next one is multiplied, where that is over sooner."""
+    return filled(tile._replace(slots=SLOTS)) if k <= SHORT_K and tile.ranges == 1 and tile.rows >= 96 else tile
+
+
 def fitted(rows, experts, columns, k, num_sms=132, gathers=False):
     """Of `rows` rows of all experts together."""
     mean = rows // max(experts, 1)
@@ -87,4 +94,4 @@ def fitted(rows, experts, columns, k, num_sms=132, gathers=False):
         return min(us), tiles[us.index(min(us))]
 
     splits = k > 192 and best(2, SMS_OF_RANGES)[0] < WORTH_RANGES * best(1, SMS_OF_RANGES)[0]
-    return best(2 if splits else 1, num_sms)[1]
+    return for_short_k(best(2 if splits else 1, num_sms)[1], k)

@@ -149,6 +149,8 @@ GroupedConfig fitted(GroupedConfig config, const GroupedShape& shape, int num_sm
   config.rows = tile.rows;
   config.stages = tile.stages;
   config.ranges = tile.ranges;
+  config.slots = chunk_slots(tile, shape.k);
+  while (config.stages > 2 && !why_illegal(config).empty()) --config.stages;
   // Other followers and warps leave room for another.
   for (GroupedConfig more = config; ++more.stages, why_illegal(more).empty();) config = more;
   return config;

@@ -33,6 +33,11 @@ constexpr double kLastCycles =
     0.2;  // of an element of the last tile, behind which nothing is multiplied
 constexpr int64_t kBlockOfK = 64;
 
+// Of so short a K a tile is multiplied in less time than it is stored in, so that a whole one waits
+// while the next is multiplied (docs/notes/moe-gemm.md). Lower ones wait for weights.
+constexpr int64_t kShortK = 256;
+constexpr int kRowsOfTall = 96, kSlots = 2, kSlotsOfShortK = 8;
+
 double tiles_of(int64_t size, int64_t tile) {
   return static_cast<double>((size + tile - 1) / tile);
 }
@@ -103,6 +108,11 @@ ExpertTile expert_tile(const ExpertLoad& of, bool gathers, int sms) {
   const bool splits =
       can_split && best_of(2, kSmsOfRanges).second < kWorthRanges * best_of(1, kSmsOfRanges).second;
   return best_of(splits ? 2 : 1, sms).first;
+}
+
+int chunk_slots(const ExpertTile& tile, int64_t k) {
+  const bool is_short = k <= kShortK && tile.ranges == 1 && tile.rows >= kRowsOfTall;
+  return is_short ? kSlotsOfShortK : kSlots;
 }
 
 double gathers_times(const ExpertLoad& of, int sms) {

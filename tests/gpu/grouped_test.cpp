@@ -205,6 +205,16 @@ TEST(GroupedConfigTest, HaveRangesOfKWhateverTheNumberOfSms) {
   }
 }
 
+TEST(GroupedConfigTest, OfAShortKKeepAWholeTileUntilItIsStored) {
+  const auto slots = [](int64_t k, int64_t rows) {
+    return fitted({}, {.rows = rows, .experts = 128, .columns = 4096, .k = k}, 132).slots;
+  };
+  EXPECT_EQ(slots(192, 65536), 8);
+  EXPECT_EQ(slots(256, 65536), 8);
+  EXPECT_EQ(slots(264, 65536), 2);
+  EXPECT_EQ(slots(192, 1024), 2) << "few rows wait for weights";
+}
+
 // bench/test_grouped_tiles.py holds the bench to the same file.
 TEST(GroupedConfigTest, FittedOnesAreThoseOfTheBench) {
   std::ifstream file(STRETTO_TEST_DIR "/grouped_tiles.txt");
