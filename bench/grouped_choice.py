@@ -42,9 +42,9 @@ def tiles_of(rows, experts, n, k, product):
               if not (gathers and tile.rows > MOST_GATHERED) and k >= 128 * tile.ranges}
         near = [tile for tile in us if us[tile] < WORTH_TIMING * min(us.values())]
         chosen = fitted(rows, experts, n, k, gathers=gathers)
-        order = sorted(near, key=lambda tile: (for_short_k(tile, k) != chosen, us[tile]))
-        found += [filled(for_short_k(tile, k)._replace(gathers=gathers,
-                                                       follower="swiglu" if product == "up" else "none"))
+        made = {tile: for_short_k(tile, k, rows // max(experts, 1), gathers) for tile in near}
+        order = sorted(near, key=lambda tile: (made[tile] != chosen, us[tile]))
+        found += [filled(made[tile]._replace(gathers=gathers, follower="swiglu" if product == "up" else "none"))
                   for tile in order[:MOST_TIMED[gathers]]]
     return found
 

@@ -46,7 +46,7 @@ TILES = tuple(Sort(*tile) for tile in (
     (256, 64, 5), (192, 64, 6), (128, 64, 8), (256, 32, 5), (192, 32, 6), (128, 32, 10), (128, 64, 8, 2),
     (128, 128, 6, 2)))
 SMS_OF_RANGES, WORTH_RANGES, MOST_GATHERED = 132, 0.9, 192
-SHORT_K, SLOTS = 256, 8
+SHORT_K, FEWEST_GATHERED, SLOTS = 192, 128, 8
 
 
 def cuts_of(rows, spread, most):
@@ -79,9 +79,11 @@ def expert_us(tile, rows, experts, columns, k, gathers=False, num_sms=132):
     return 7 + math.hypot(cycles / 1750, experts * columns * k * 2 / 4.6e6)
 
 
-def for_short_k(tile, k):
+def for_short_k(tile, k, mean, gathers):
     """With chunks for a whole tile that waits while the next one is multiplied, where that is over sooner."""
-    return filled(tile._replace(slots=SLOTS)) if k <= SHORT_K and tile.ranges == 1 and tile.rows >= 96 else tile
+    is_short = k <= SHORT_K and tile.ranges == 1 and tile.rows >= 96
+    is_few = gathers and mean < FEWEST_GATHERED
+    return filled(tile._replace(slots=SLOTS)) if is_short and not is_few else tile
 
 
 def fitted(rows, experts, columns, k, num_sms=132, gathers=False):
@@ -94,4 +96,4 @@ def fitted(rows, experts, columns, k, num_sms=132, gathers=False):
         return min(us), tiles[us.index(min(us))]
 
     splits = k > 192 and best(2, SMS_OF_RANGES)[0] < WORTH_RANGES * best(1, SMS_OF_RANGES)[0]
-    return for_short_k(best(2 if splits else 1, num_sms)[1], k)
+    return for_short_k(best(2 if splits else 1, num_sms)[1], k, mean, gathers)

@@ -143,13 +143,13 @@ std::string why_illegal(const GroupedConfig& config) {
 
 GroupedConfig fitted(GroupedConfig config, const GroupedShape& shape, int num_sms) {
   const int64_t rows = shape.rows / std::max<int64_t>(shape.experts, 1);
-  const ExpertTile tile =
-      expert_tile({rows, shape.experts, shape.columns, shape.k}, config.gathers, num_sms);
+  const ExpertLoad load{rows, shape.experts, shape.columns, shape.k};
+  const ExpertTile tile = expert_tile(load, config.gathers, num_sms);
   config.columns = tile.columns;
   config.rows = tile.rows;
   config.stages = tile.stages;
   config.ranges = tile.ranges;
-  config.slots = chunk_slots(tile, shape.k);
+  config.slots = chunk_slots(tile, load, config.gathers);
   while (config.stages > 2 && !why_illegal(config).empty()) --config.stages;
   // Other followers and warps leave room for another.
   for (GroupedConfig more = config; ++more.stages, why_illegal(more).empty();) config = more;

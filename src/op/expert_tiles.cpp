@@ -34,8 +34,11 @@ constexpr double kLastCycles =
 constexpr int64_t kBlockOfK = 64;
 
 // Of so short a K a tile is multiplied in less time than it is stored in, so that a whole one waits
-// while the next is multiplied (docs/notes/moe-gemm.md). Lower ones wait for weights.
-constexpr int64_t kShortK = 256;
+// while the next is multiplied. Lower ones wait for weights, and those of few gathered rows for
+// these: 0.79 to 0.96 of the time with 512 rows an expert, 0.94 to 1.06 with 64; with K of 256 the
+// stages that are given up cost more, 1.09 to 1.13 (docs/notes/moe-gemm.md).
+constexpr int64_t kShortK = 192;
+constexpr int64_t kFewestGathered = 128;  // rows of an expert
 constexpr int kRowsOfTall = 96, kSlots = 2, kSlotsOfShortK = 8;
 
 double tiles_of(int64_t size, int64_t tile) {
@@ -110,9 +113,10 @@ ExpertTile expert_tile(const ExpertLoad& of, bool gathers, int sms) {
   return best_of(splits ? 2 : 1, sms).first;
 }
 
-int chunk_slots(const ExpertTile& tile, int64_t k) {
-  const bool is_short = k <= kShortK && tile.ranges == 1 && tile.rows >= kRowsOfTall;
-  return is_short ? kSlotsOfShortK : kSlots;
+int chunk_slots(const ExpertTile& tile, const ExpertLoad& of, bool gathers) {
+  const bool is_short = of.k <= kShortK && tile.ranges == 1 && tile.rows >= kRowsOfTall;
+  const bool is_few = gathers && of.rows < kFewestGathered;
+  return is_short && !is_few ? kSlotsOfShortK : kSlots;
 }
 
 double gathers_times(const ExpertLoad& of, int sms) {

@@ -29,7 +29,7 @@ ExpertTile expert_tile(const ExpertLoad& of, bool gathers, int sms);
 
 // How many chunks of finished tiles wait in the kernel until they are stored (GroupedConfig::slots),
 // for which it has fewer stages; 2 where it need not be more.
-int chunk_slots(const ExpertTile& tile, int64_t k);
+int chunk_slots(const ExpertTile& tile, const ExpertLoad& of, bool gathers);
 
 // How many times longer a product takes whose rows are gathered while they are loaded.
 double gathers_times(const ExpertLoad& of, int sms);

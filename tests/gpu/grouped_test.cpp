@@ -206,13 +206,16 @@ TEST(GroupedConfigTest, HaveRangesOfKWhateverTheNumberOfSms) {
 }
 
 TEST(GroupedConfigTest, OfAShortKKeepAWholeTileUntilItIsStored) {
-  const auto slots = [](int64_t k, int64_t rows) {
-    return fitted({}, {.rows = rows, .experts = 128, .columns = 4096, .k = k}, 132).slots;
+  const auto slots = [](int64_t k, int64_t rows, bool gathers) {
+    return fitted({.gathers = gathers}, {.rows = rows, .experts = 128, .columns = 4096, .k = k}, 132)
+        .slots;
   };
-  EXPECT_EQ(slots(192, 65536), 8);
-  EXPECT_EQ(slots(256, 65536), 8);
-  EXPECT_EQ(slots(264, 65536), 2);
-  EXPECT_EQ(slots(192, 1024), 2) << "few rows wait for weights";
+  for (const bool gathers : {false, true}) {
+    EXPECT_EQ(slots(192, 65536, gathers), 8);
+    EXPECT_EQ(slots(200, 65536, gathers), 2);
+    EXPECT_EQ(slots(192, 1024, gathers), 2) << "few rows wait for weights";
+  }
+  EXPECT_EQ(slots(192, 8192, true), 2) << "and gathered ones for themselves";
 }
 
 // bench/test_grouped_tiles.py holds the bench to the same file.
