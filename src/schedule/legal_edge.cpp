@@ -43,6 +43,9 @@ std::string why_no_edge(const Operator& op, const OperatorSchedule& schedule,
         "lanes of tiles take them, or leave it out",
         to_string(edge.mover));
   }
+  if (edge.mover == Mover::epilogue) {
+    return "mover=epilogue of a gather is what it has without a word: leave it out";
+  }
   if (edge.mover == Mover::comm_blocks) {
     return "mover=comm-blocks of an edge at no product, beside which there is nothing to compute: "
            "take mover=epilogue, whose blocks are all";

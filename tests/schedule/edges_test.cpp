@@ -55,6 +55,12 @@ TEST(Edges, AreRefusedWithWhatWouldBeRight) {
     return legal(op, parse_schedules(text, op, machine_of()), machine_of());
   };
   EXPECT_THAT(reasons("sequential/out:mover=nccl"), IsEmpty());
+  // No text has it: the norm's rows are called so too.
+  OperatorSchedule told = parse_schedules("tiles", op, machine_of());
+  told.edges = {{"out", Mover::epilogue}};
+  EXPECT_THAT(legal(op, told, machine_of()),
+              ElementsAre("out: mover=epilogue of a gather is what it has without a word: leave it "
+                          "out"));
   EXPECT_THAT(reasons("tiles/out:mover=comm-blocks"),
               ElementsAre("out: mover=comm-blocks of an edge at no product, beside which there is "
                           "nothing to compute: take mover=epilogue, whose blocks are all"));
