@@ -10,6 +10,7 @@ from torch import nn
 
 from . import _names
 from ._cuts import sum_gradients
+from ._dealt import dealt_layers
 from ._forwards import tried, why_no_plain_linear
 from .groups import GroupLike, group_name, rank_of, ranks_of
 from .modules import ColumnParallelLinear, ParallelMLP, RowParallelLinear
@@ -40,6 +41,8 @@ def parallelize(model: nn.Module, mesh: GroupLike = None, *, vocabulary: Optiona
         raise ValueError(f"vocabulary is {vocabulary!r}; it is one of {', '.join(map(repr, HOW))}, or None")
     name = group_name(mesh)
     found = [(path, module) for path, module in model.named_modules() if _dealer(module)]
+    if not found and dealt_layers(model):
+        raise ValueError(f"{type(model).__name__} is dealt already, to {dealt_layers(model)[0].ranks} ranks")
     if not found:
         known = "; ".join((*map(str, (*_names.ATTENTIONS, *_names.MLPS)), "stacks of " + ", ".join(_names.EXPERTS)))
         raise ValueError(f"{type(model).__name__} has no module with linears of names that are known ({known})")

@@ -53,6 +53,8 @@ class Names(Parallelized):
             f"layers.2.mlp stays whole: w1, w3, w2 are [{WIDTH}, {HIDDEN}], [{WIDTH}, {HIDDEN}], [{HIDDEN + 1}, "
             f"{WIDTH}], and no MLP": 1})
         self.assertEqual(len(logged.output), 2)
+        with self.assertRaisesRegex(ValueError, "^Fused is dealt already, to 2 ranks$"):
+            run(2, lambda group: st.parallelize(st.parallelize(made(Fused), group), group))
         with self.assertRaisesRegex(ValueError, "Linear has no module with linears of names that are known .*wq, wk"):
             run(1, lambda group: st.parallelize(nn.Linear(2, 2), group))
 
