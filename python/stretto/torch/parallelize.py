@@ -42,7 +42,7 @@ def parallelize(model: nn.Module, mesh: GroupLike = None, *, vocabulary: Optiona
     name = group_name(mesh)
     found = [(path, module) for path, module in model.named_modules() if _dealer(module)]
     if not found and dealt_layers(model):
-        raise ValueError(f"{type(model).__name__} is dealt already, to {dealt_layers(model)[0].ranks} ranks")
+        raise ValueError(f"{type(model).__name__} is dealt already (ranks={dealt_layers(model)[0].ranks})")
     if not found:
         known = "; ".join((*map(str, (*_names.ATTENTIONS, *_names.MLPS)), "stacks of " + ", ".join(_names.EXPERTS)))
         raise ValueError(f"{type(model).__name__} has no module with linears of names that are known ({known})")
