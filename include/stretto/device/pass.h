@@ -92,25 +92,22 @@ STRETTO_DEVICE void run_pass(const PassParams& params) {
   const uint32 block = blockIdx.x / slices;
   uint32 at = block, end = block + 1;
   if (params.regions_of_task == 0) at = mover.first_task[block], end = mover.first_task[block + 1];
+  // Others have no registers for a second look.
+  constexpr bool kBringsAhead = kRoutes;
+  if (kBringsAhead && at < end) bring_task<kRoutes>(params, at, brought);
+  wait_for_stream();
+  const RunRows run = read_rows(mover.rows);
   // Of one set of regions nobody waits for the run's number.
   uint32 set = 0;
-  RunRows run{};
-  if (at >= end) {
-    wait_for_stream();
-    if (threadIdx.x == 0) mark_begin(mover.marks, block);
+  if (mover.region_sets > 1) {
+    set = static_cast<uint32>(read_epoch(mover.signals, blockIdx.x)) & (mover.region_sets - 1);
   }
+  if (threadIdx.x == 0) mark_begin(mover.marks, block);
 #pragma unroll 1
   for (const uint32 begin = at; at < end; ++at) {
-    if (at != begin) __syncthreads();  // the task before is done with
-    bring_task<kRoutes>(params, at, brought);
-    if (at == begin) {  // the first task is looked up while the kernel before ends
-      wait_for_stream();
-      run = read_rows(mover.rows);
-      if (mover.region_sets > 1) {
-        set =
-            static_cast<uint32>(read_epoch(mover.signals, blockIdx.x)) & (mover.region_sets - 1);
-      }
-      if (threadIdx.x == 0) mark_begin(mover.marks, block);
+    if (!kBringsAhead || at != begin) {
+      __syncthreads();  // the task before is done with
+      bring_task<kRoutes>(params, at, brought);
     }
     take_run(brought, run, set);
     const MoverTask& task = brought.task;

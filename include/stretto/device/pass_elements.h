@@ -190,23 +190,15 @@ STRETTO_DEVICE void pass_rows(const MoverTask& task, const MoverRegion* regions,
 #pragma unroll
       for (uint32 j = 0; j < 8; ++j) squares += sums[i][j] * sums[i][j];
     }
-    const MoverRegion& weights = to[task.num_destinations];
-    const auto weights_at = [&](uint32 i) {
-      return address_in(weights, 0, own + i * kPassThreads * 8, task.weights);
-    };
-    // Weights are on their way while all of a row's squares are added; there are no registers for
-    // them yet.
-#pragma unroll
-    for (uint32 i = 0; i < kEights; ++i) {
-      if (is_there(i)) prefetch_line(reinterpret_cast<const void*>(weights_at(i)));
-    }
     store(0, first_normed);
     const float factor = norm_factor(sum_of_block(squares), task.columns, task.epsilon);
+    const MoverRegion& weights = to[task.num_destinations];
 #pragma unroll
     for (uint32 i = 0; i < kEights; ++i) {
       if (!is_there(i)) continue;
       float values[8];
-      load_eight(weights_at(i), task.weights, values);
+      load_eight(address_in(weights, 0, own + i * kPassThreads * 8, task.weights), task.weights,
+                 values);
 #pragma unroll
       for (uint32 j = 0; j < 8; ++j) sums[i][j] *= factor * values[j];
     }
