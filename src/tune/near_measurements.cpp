@@ -41,9 +41,10 @@ constexpr double kBeyond = 0.1;
 // factor of e that the nearest evidence is farther: slices of 36,864 terms took 2055 us where
 // cuBLAS beside copy engines takes 1824.
 constexpr double kLeadWhereThin = 0.03;
-// Of gathers that are not few rows, a lead this small is no lead: power moves what tiles take by
-// more from run to run than what cuBLAS takes. 11471 x 14336 x 12288 took 3179 us by tiles, expected
-// 0.4 % ahead of cuBLAS beside copy engines, where PyTorch's gather by those took 2953.
+// Of gathers that are not few rows, a lead this small is no lead over cuBLAS beside what copies,
+// which is what PyTorch's gather is: power moves what tiles take by more from run to run, and what
+// goes in turn hides nothing. 11471 x 14336 x 12288 took 3179 us by tiles, expected 0.4 % ahead,
+// where that took 2953; 3365 x 27648 x 5120 took 726 in turn, expected 0.7 % ahead, and 702.
 constexpr double kLeadOfGathers = 0.01;
 constexpr int64_t kManyRows = 2048;
 
@@ -124,6 +125,10 @@ double beyond(const Segment& op, const std::vector<const TunedOperator*>& measur
          outside([](const Segment& one) { return one.local_k(); });
 }
 
+bool is_beside_copies(const Schedule& schedule) {
+  return schedule.gemm == GemmBy::library && schedule.granularity != Granularity::whole;
+}
+
 double doubt_of(const Schedule& schedule, const Segment& op) {
   const bool is_known = schedule.gemm == GemmBy::few_rows && op.m < kFewRows;
   return is_known ? kDoubtOfFewRows : kDoubt;
@@ -201,7 +206,6 @@ ExpectedNearby expected_nearby(const Segment& op, const Tuning& tuning, const Ma
   found.is_thin = op.makes_terms() && nearest > kFar;
   const bool is_doubted = op.makes_terms() && !found.operators.empty();
   found.doubt = is_doubted ? std::exp(kBeyond * beyond(op, found.operators)) : 1;
-  if (!op.makes_terms() && op.m >= kManyRows) found.doubt *= 1 + kLeadOfGathers;
   if (found.is_thin) found.doubt *= 1 + kLeadWhereThin * (std::min(nearest, kSilent) - kFar);
   if (found.operators.size() > kSpeaking) found.operators.resize(kSpeaking);
   const std::vector<Schedule> schedules =
@@ -211,12 +215,14 @@ ExpectedNearby expected_nearby(const Segment& op, const Tuning& tuning, const Ma
     witnesses.push_back(witness(*tuned, op, machine, rows, from, predictions));
   }
   const std::vector<double> predicted = predictions.us(op, schedules);
+  const bool has_to_lead = !op.makes_terms() && op.m >= kManyRows;
   for (size_t i = 0; i < schedules.size(); ++i) {
     double factor = correction(schedules[i], witnesses, doubt_of(schedules[i], op));
     if (schedules[i].gemm == GemmBy::tiles) {
       // What was faster than simulated need not be so far from there.
       factor = found.doubt * (found.is_thin ? std::max(1.0, factor) : factor);
     }
+    if (has_to_lead && !is_beside_copies(schedules[i])) factor *= 1 + kLeadOfGathers;
     found.schedules.push_back(
         {schedules[i],
          predicted[i] * factor + us_beyond_measured(schedules[i], op, machine, from)});
