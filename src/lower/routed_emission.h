@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "lower/emitter.h"
@@ -57,6 +58,8 @@ struct RoutedEmission {
 
 // Every rank's rows to who needs them, and the tables that say which rows are whose.
 void gather_routed_tokens(RoutedEmission& of);
+// These tables. `beside`: what lanes that make none do meanwhile, where a lane makes a whole one.
+void make_partitions(RoutedEmission& of, const std::function<void()>& beside);
 // With permute=pass: X of each rank's `turn`-th block into the order of its partition. Nothing to
 // do but where kernels of products take block by block.
 void permute_block(RoutedEmission& of, int turn);
