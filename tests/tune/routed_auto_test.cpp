@@ -119,6 +119,17 @@ TEST(RoutedAuto, MovesRowsByTheirIdsWhereNothingMultipliesThem) {
   EXPECT_EQ(by("moe-tp t=256 h=2048 f=768 experts=128 k=8"), CollectivesBy::nccl);
 }
 
+// Around products of few tokens only: of many the simulation says too little.
+TEST(RoutedAuto, SendsManyTokensAroundProductsByNoIds) {
+  const auto by = [](int64_t tokens) {
+    const Operator op = make_operator(
+        "moe-ep", {{"t", tokens}, {"h", 4096}, {"f", 2048}, {"experts", 64}, {"k", 8}}, 8);
+    return auto_schedules(op, default_machine(8), load_tuning()).schedule.products[0].collectives;
+  };
+  EXPECT_EQ(by(8 * 512), CollectivesBy::low_latency);
+  EXPECT_EQ(by(8 * 512 + 1), CollectivesBy::nccl);
+}
+
 // Beside products they are no faster for that: collectives between kernels keep tiles apart.
 TEST(RoutedAuto, IsNoSlowerThanItsPresetsWhereRowsAreMovedBesideProducts) {
   const auto graph = parse_graph(
