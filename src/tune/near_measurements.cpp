@@ -215,7 +215,7 @@ ExpectedNearby expected_nearby(const Segment& op, const Tuning& tuning, const Ma
     witnesses.push_back(witness(*tuned, op, machine, rows, from, predictions));
   }
   const std::vector<double> predicted = predictions.us(op, schedules);
-  const bool has_to_lead = !op.makes_terms() && op.m >= kManyRows;
+  const bool has_to_lead = op.gathers() && op.m >= kManyRows;
   for (size_t i = 0; i < schedules.size(); ++i) {
     double factor = correction(schedules[i], witnesses, doubt_of(schedules[i], op));
     if (schedules[i].gemm == GemmBy::tiles) {

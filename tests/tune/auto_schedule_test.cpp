@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "stretto/tune.h"
+#include "tune/near_measurements.h"
 #include "tune/predict.h"
 #include "tune/weighed.h"
 
@@ -269,6 +270,23 @@ TEST(AutoSchedule, ChoosesForMachinesAndRankCountsThatNobodyMeasured) {
   const Segment op = parse_segment("gemm-ar m=1024 n=1024 k=2048 ranks=8 dtype=bf16");
   const Machine pcie = load_machine("a100x8-pcie");
   EXPECT_TRUE(legal(op, auto_schedule(op, pcie, load_tuning()).schedule, pcie).empty());
+}
+
+// Only of gathers has anything to lead cuBLAS beside copies, which is PyTorch's gather: of others
+// what is expected is what is simulated.
+TEST(AutoSchedule, ExpectsWhatIsSimulatedWhereNothingLikeItWasMeasured) {
+  for (const char* text : {"col-gemm m=4096 n=4096 k=2048 ranks=2 dtype=bf16",
+                           "gemm-a2a m=4096 n=4096 k=2048 ranks=2 dtype=bf16"}) {
+    const Segment op = parse_segment(text);
+    const Machine machine = default_machine(op.ranks);
+    Predictions predictions(machine);
+    const ExpectedNearby found =
+        expected_nearby(op, Tuning{}, machine, RowCount::fixed, RowsFrom::host, predictions);
+    ASSERT_FALSE(found.schedules.empty());
+    for (const Expectation& one : found.schedules) {
+      EXPECT_DOUBLE_EQ(one.us, predictions.us(op, {one.schedule})[0]) << text;
+    }
+  }
 }
 
 }  // namespace
