@@ -27,8 +27,8 @@ double expert_us(const ExpertTile& tile, const ExpertLoad& of, bool gathers, int
 // The fastest. How many ranges it has, on which bits of results hang, does not depend on `sms`.
 ExpertTile expert_tile(const ExpertLoad& of, bool gathers, int sms);
 
-// How many chunks of finished tiles wait in the kernel until they are stored (GroupedConfig::slots),
-// for which it has fewer stages; 2 where it need not be more.
+// How many chunks of finished tiles wait in the kernel until they are stored
+// (GroupedConfig::slots), for which it has fewer stages; 2 where it need not be more.
 int chunk_slots(const ExpertTile& tile, const ExpertLoad& of, bool gathers);
 
 // How many times longer a product takes whose rows are gathered while they are loaded.

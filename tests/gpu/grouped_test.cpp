@@ -207,7 +207,8 @@ TEST(GroupedConfigTest, HaveRangesOfKWhateverTheNumberOfSms) {
 
 TEST(GroupedConfigTest, OfAShortKKeepAWholeTileUntilItIsStored) {
   const auto slots = [](int64_t k, int64_t rows, bool gathers) {
-    return fitted({.gathers = gathers}, {.rows = rows, .experts = 128, .columns = 4096, .k = k}, 132)
+    return fitted({.gathers = gathers}, {.rows = rows, .experts = 128, .columns = 4096, .k = k},
+                  132)
         .slots;
   };
   for (const bool gathers : {false, true}) {
