@@ -23,6 +23,8 @@ def to_bytes(tensor):
 
 def from_bytes(data, shape, dtype):
     made = torch.empty(shape, dtype=dtype)
+    if len(data) != made.numel() * made.element_size():
+        raise RuntimeError(f"{len(data)} bytes are no {list(shape)} of {dtype}")
     if data:
         ctypes.memmove(made.data_ptr(), data, len(data))
     return made

@@ -10,7 +10,7 @@ import torch
 
 import stretto
 import stretto.torch as st
-from stretto.torch import _kernels, _meeting
+from stretto.torch import _emulator, _kernels, _meeting
 
 
 class Bad(unittest.TestCase):
@@ -24,6 +24,10 @@ class Bad(unittest.TestCase):
                 call(group)
             self.assertNotIn("\n", str(caught.exception))
         run(2, attempt)
+
+    def test_bytes_of_a_tensor_are_as_many_as_it_has(self):
+        with self.assertRaisesRegex(RuntimeError, r"^6 bytes are no \[2\] of torch.float32$"):
+            _emulator.from_bytes(b"stroke", (2,), torch.float32)
 
     def test_shapes(self):
         wide = normal(3, 4, 9)
