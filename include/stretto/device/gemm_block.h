@@ -10,8 +10,8 @@ namespace stretto::device {
 // loaded. Not where other warps do not know which tile that is, or who comes behind has the stages.
 template <GemmConfig kConfig>
 inline constexpr bool kLeavesFromStages =
-    kConfig.output != OutputType::fp32&& kConfig.overlap_store && !kConfig.splits &&
-    !kConfig.grouped && !kConfig.norms;
+    kConfig.overlap_store && !kConfig.splits && !kConfig.grouped && !kConfig.norms &&
+    kConfig.output != OutputType::fp32;
 
 // Shared-memory addresses of one block.
 template <GemmConfig kConfig>
