@@ -26,7 +26,7 @@ stretto_pass(const __grid_constant__ PassParams params) {{
   run_pass<{}>(params);
 }}
 )",
-                     routes ? 1 : 2, routes);
+                     routes ? 1 : device::kPassBlocksOfSm, routes);
 }
 
 std::string partition_source() {

@@ -34,7 +34,8 @@ bool names_rows(const Plan& plan, const Instr& instr) {
 }
 
 bool passes(const Plan& plan, const Instr& instr) {
-  if (instr.op == Opcode::notify || instr.op == Opcode::wait) return false;
+  if (instr.op == Opcode::wait) return !plan.has_tables();
+  if (instr.op == Opcode::notify) return false;
   const auto reads = plan.reads(instr), writes = plan.writes(instr);
   if (plan.has_tables()) return names_rows(plan, instr) && in_vectors(plan, writes);
   if (!is_plain(instr.op) || !in_vectors(plan, reads) || !in_vectors(plan, writes)) return false;
@@ -51,13 +52,21 @@ bool in_vectors(const Plan& plan, std::span<const Region> regions) {
   });
 }
 
-bool is_pass(const Plan& plan, const std::vector<BlockPart>& parts) {
-  return std::all_of(parts.begin(), parts.end(), [&](const BlockPart& part) {
+bool is_pass(const Plan& plan, const RankProgram& program, const std::vector<BlockPart>& parts) {
+  bool awaits = false, has_one_task_each = true;
+  for (const BlockPart& part : parts) {
     const Lane& lane = plan.lanes[part.lane];
-    return lane.kind == LaneKind::compute && part.at_end.empty() &&
-           std::all_of(lane.instrs.begin() + part.begin, lane.instrs.begin() + part.end,
-                       [&](const Instr& instr) { return passes(plan, instr); });
-  });
+    if (lane.kind != LaneKind::compute || !part.at_end.empty()) return false;
+    int tasks = 0;
+    for (uint32_t at = part.begin; at < part.end; ++at) {
+      const Instr& instr = lane.instrs[at];
+      if (!passes(plan, instr)) return false;
+      awaits = awaits || instr.op == Opcode::wait;
+      tasks += instr.op != Opcode::wait && !instr.fused;
+    }
+    has_one_task_each = has_one_task_each && tasks <= 1;
+  }
+  return !awaits || (has_one_task_each && program.streams.size() == 1);
 }
 
 int partition_blocks(const Plan& plan, const std::vector<BlockPart>& parts) {

@@ -22,9 +22,12 @@ void RankStreams::add_kernels() {
   cuda::RankTables tables = cuda::tables_for(setup_.plan, setup_.rank, program, setup_.places,
                                              setup_.signals, setup_.serves);
   for (cuda::MoverTable& table : tables.moves) {
-    // A pass has more blocks than the GPU holds: it would leave no SM free.
-    if (setup_.device.free_sms() > 0) table.passes = false;
+    // A pass would leave no SM free; and what awaits a rank whose kernels run on the same SMs has
+    // to leave it some.
+    const bool awaits = !table.waits.empty();
+    if (setup_.device.free_sms() > 0 || (awaits && setup_.device.ranks() > 1)) table.passes = false;
     if (!setup_.marks) cuda::share_rows(table);
+    cuda::cut_tasks(table, setup_.device.num_sms());
   }
   if (setup_.calls != nullptr) {
     cuda::CallBlob blob(tables);
@@ -49,8 +52,8 @@ void RankStreams::add_kernels() {
   const bool routes = setup_.plan.has_tables();
   if (routes) bad_ids_ = cuda::upload(std::vector<uint64_t>(1, 0));
   for (size_t i = 0; i < tables.moves.size(); ++i) {
-    const int of_each = tables.moves[i].passes ? static_cast<int>(device::kPassSlices)
-                                               : std::max(1, tables.moves[i].cluster);
+    const int of_each =
+        tables.moves[i].passes ? tables.moves[i].slices : std::max(1, tables.moves[i].cluster);
     const auto listed = static_cast<int>(tables.moves[i].blocks.size());
     const int blocks = std::max(listed * of_each, tables.moves[i].shared_by);
     moves_.emplace_back(tables.moves[i], space_of({&program.moves[i], {}}, blocks), setup_.marks,

@@ -124,7 +124,7 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
   for (const RankProgram& program : programs) {
     for (size_t i = 0; i < program.moves.size(); ++i) {
       if (program.is_in_gemm(i)) continue;
-      passes = passes || is_pass(plan, program.moves[i]);
+      passes = passes || is_pass(plan, program, program.moves[i]);
       partitions = partitions || partition_blocks(plan, program.moves[i]) != 0;
     }
   }

@@ -26,10 +26,11 @@ DeviceMoverTable::DeviceMoverTable(const MoverTable& table, const device::Signal
                                    bool marks, device::uint64* bad_ids)
     : num_blocks_(static_cast<int>(table.blocks.size())),
       passes_(table.passes),
+      slices_(table.slices),
       shared_by_(table.shared_by),
       cluster_(table.cluster),
       regions_of_task_(regions_of_each(table)),
-      slices_(device::slices_of_pass(!table.routed.empty())) {
+      awaits_(!table.waits.empty()) {
   std::vector<device::MoverTask> all_tasks;
   std::vector<device::MoverRegion> all_regions;
   first_task_ = upload(flatten(table.blocks, all_tasks));

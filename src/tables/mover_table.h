@@ -18,14 +18,13 @@ class DeviceMoverTable {
   const MarkWords& marks() const { return marks_; }
   // A pass makes the tasks: by so many blocks.
   bool passes() const { return passes_; }
-  int num_pass_blocks() const {
-    return shared_by_ != 0 ? shared_by_ : num_blocks_ * static_cast<int>(slices_);
-  }
+  int num_pass_blocks() const { return shared_by_ != 0 ? shared_by_ : num_blocks_ * slices_; }
   // Of the clusters that make partitions; 0: something else does the tasks.
   int cluster() const { return cluster_; }
   // With the mover's as they are at a call.
   device::PassParams pass_params(const device::MoverParams& mover) const {
-    return {mover, regions_of_task_, shared_by_ != 0};
+    const int slices = shared_by_ != 0 ? 0 : slices_;
+    return {mover, regions_of_task_, static_cast<device::uint32>(slices), awaits_};
   }
 
  private:
@@ -34,8 +33,9 @@ class DeviceMoverTable {
   device::MoverParams params_{};
   int num_blocks_;
   bool passes_;
-  int shared_by_, cluster_;
-  device::uint32 regions_of_task_, slices_;
+  int slices_, shared_by_, cluster_;
+  device::uint32 regions_of_task_;
+  bool awaits_;
 };
 
 }  // namespace stretto::cuda

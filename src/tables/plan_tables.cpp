@@ -35,7 +35,7 @@ class TableBuilder {
       add_launch(tiles_of(program, i), program.needs[i]);
     }
     for (size_t i = 0; i < program.moves.size(); ++i) {
-      add_mover(program.moves[i], program.is_in_gemm(i));
+      add_mover(program, i);
     }
     return std::move(tables_);
   }
@@ -189,7 +189,9 @@ class TableBuilder {
     gemms.add_sources(basis_.plan.lanes[index].instrs[at], sum, tasks.back());
   }
 
-  void add_mover(const std::vector<BlockPart>& parts, bool in_gemm) {
+  void add_mover(const RankProgram& program, size_t number) {
+    const std::vector<BlockPart>& parts = program.moves[number];
+    const bool in_gemm = program.is_in_gemm(number);
     MoverTable& table = tables_.moves.emplace_back();
     table.regions.resize(static_cast<size_t>(basis_.sets));
     table.rows = rows_;
@@ -250,8 +252,8 @@ class TableBuilder {
       end();
     }
     table.cluster = !in_gemm && basis_.sets <= 2 ? partition_blocks(basis_.plan, parts) : 0;
-    table.passes =
-        !in_gemm && basis_.sets <= 2 && is_pass(basis_.plan, parts) && all_in_vectors(table);
+    table.passes = !in_gemm && basis_.sets <= 2 && is_pass(basis_.plan, program, parts) &&
+                   all_in_vectors(table);
   }
 
   // What the plan does not say: where a caller's tensors begin. Nor are tasks of a pass made in

@@ -43,6 +43,7 @@ struct MoverTable {
   device::RowsOfRun rows{};  // block 0: every run has the plan's
   bool norms = false;        // some task norms
   bool passes = false;       // a pass makes them
+  int slices = 1;            // of each task of a pass, by as many blocks
   int shared_by = 0;  // blocks of a pass that share the tasks of the only one that is listed;
                       // 0: each has its own
   int cluster = 0;    // blocks that make each block's partitions; 0: movers or a pass

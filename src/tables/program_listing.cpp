@@ -47,10 +47,10 @@ class Lister {
       ListedKernel& kernel = listed.moves.emplace_back();
       const bool in_gemm = program.is_in_gemm(i);
       const int cluster = in_gemm ? 0 : partition_blocks(plan_, parts);
-      kernel.config = in_gemm                 ? "in gemm"
-                      : cluster != 0          ? fmt::format("partition {}", cluster)
-                      : is_pass(plan_, parts) ? "pass"
-                                              : "own kernel";
+      kernel.config = in_gemm                          ? "in gemm"
+                      : cluster != 0                   ? fmt::format("partition {}", cluster)
+                      : is_pass(plan_, program, parts) ? "pass"
+                                                       : "own kernel";
       for (const BlockPart& part : parts) kernel.blocks.push_back(mover_block(part));
     }
     for (const StepStream& stream : program.streams) {

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/ceil_div.h"
+#include "stretto/device/pass_elements.h"
+
 namespace stretto::cuda {
 namespace {
 
@@ -66,6 +69,12 @@ std::vector<MovedRows> rows_of(const MoverTable& table) {
   return all;
 }
 
+// What one block of a pass takes in a step: a row to norm, or an eight of each thread.
+uint64_t steps_of(const MoverTask& task) {
+  if (task.num_normed != 0) return task.rows;
+  return ceil_div(uint64_t{task.rows} * task.columns, uint64_t{device::kPassThreads} * 8);
+}
+
 }  // namespace
 
 void share_rows(MoverTable& table) {
@@ -92,6 +101,17 @@ void share_rows(MoverTable& table) {
     }
     table.blocks[0].push_back(one.task);
   }
+}
+
+void cut_tasks(MoverTable& table, int sms) {
+  if (!table.passes || !table.routed.empty() || table.blocks.empty()) return;
+  uint64_t most = 1;
+  for (const std::vector<MoverTask>& tasks : table.blocks) {
+    for (const MoverTask& task : tasks) most = std::max(most, steps_of(task));
+  }
+  const size_t at_once = static_cast<size_t>(sms) * device::kPassBlocksOfSm;
+  table.slices = static_cast<int>(
+      std::clamp<uint64_t>(at_once / table.blocks.size(), 1, std::min<uint64_t>(most, INT16_MAX)));
 }
 
 }  // namespace stretto::cuda

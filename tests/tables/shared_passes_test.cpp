@@ -71,5 +71,34 @@ TEST(SharedPasses, HaveTheRowsOfTheTasksThatTheyJoin) {
   }
 }
 
+TEST(SharedPasses, AreCutIntoWhatEachSmHoldsAtOnceAndThereIsWorkFor) {
+  // Rows of a task, its columns, how many such tasks, whether they norm, slices on 132 SMs.
+  struct Case {
+    uint32_t rows, columns;
+    size_t tasks;
+    bool norms;
+    int slices;
+  };
+  for (const Case& c :
+       {Case{2, 8192, 128, true, 2}, Case{1, 8192, 128, true, 1}, Case{40, 8192, 132, true, 2},
+        Case{9, 8192, 16, true, 9}, Case{500, 8192, 16, true, 16}, Case{9, 4096, 300, true, 1},
+        Case{1, 4096, 1, false, 1}, Case{2, 4096, 1, false, 2}, Case{3, 1024, 1, false, 1},
+        Case{4096, 4096, 1, false, 264}}) {
+    MoverTable table;
+    table.passes = true;
+    MoverTask task{};
+    task.rows = c.rows;
+    task.columns = c.columns;
+    task.num_normed = c.norms ? 1 : 0;
+    table.blocks.assign(c.tasks, {task});
+    MoverTable ring = table;
+    cut_tasks(table, 132);
+    EXPECT_EQ(table.slices, c.slices) << c.tasks << " tasks of " << c.rows << " rows";
+    ring.passes = false;
+    cut_tasks(ring, 132);
+    EXPECT_EQ(ring.slices, 1);
+  }
+}
+
 }  // namespace
 }  // namespace stretto::cuda

@@ -1,11 +1,11 @@
-// Passes: a mover's tasks that await and notify nobody, as many small blocks that go from memory to
-// registers and back. A mover's block has an SM to itself and a ring that tasks pass through, which
-// pays where it waits and pushes beside tiles; between two kernels of a stream it takes 9 us to
-// begin and end.
+// Passes: a mover's tasks that notify nobody, as small blocks that go from memory to registers and
+// back. A mover's block has an SM to itself and a ring that tasks pass through, which pays where it
+// pushes beside tiles; between two kernels of a stream it takes 9 us to begin and end.
 //
-// Block b does slice b % slices of the tasks that a mover's block b / slices would do. Sums of
-// routed rows are not cut: what a row has of terms is looked up once for all of its columns. Rows
-// that are put in order may be one task, of which every block has a slice.
+// Block b does slice b % slices of the tasks that a mover's block b / slices would do, and awaits
+// what they do. Nobody awaits a pass, so its blocks need not be on the GPU together. Sums of routed
+// rows are not cut: what a row has of terms is looked up once for all of its columns. Rows that are
+// put in order may be one task, of which every block has a slice.
 #pragma once
 
 #include "stretto/device/launch_order.h"
@@ -15,7 +15,6 @@
 
 namespace stretto::device {
 
-inline constexpr uint32 kPassSlices = 4;
 inline constexpr uint32 kPassRegions = 32;  // of a task, at most
 
 struct PassParams {
@@ -23,10 +22,10 @@ struct PassParams {
   // Task b is block b's only one, and has so many regions, from the b-th such group on; of routed
   // rows it is the b-th. 0: it need not be so.
   uint32 regions_of_task;
-  uint32 is_shared;  // 1: all blocks have slices of the only list of tasks, of rows that are moved
+  uint32
+      slices;  // of each task; 0: all blocks have slices of the only list, of rows that are moved
+  uint32 awaits;  // 1: some task awaits
 };
-
-STRETTO_HOST_DEVICE uint32 slices_of_pass(bool routes) { return routes ? 1 : kPassSlices; }
 
 #ifdef STRETTO_DEVICE
 
@@ -82,36 +81,49 @@ STRETTO_DEVICE void take_run(PassTask& brought, const RunRows& run, uint32 set) 
   if (set != 0 || run.block != 0) __syncthreads();
 }
 
+// By all threads.
+STRETTO_DEVICE void await_task(const MoverParams& mover, const MoverTask& task, uint64 epoch,
+                               uint32 block) {
+  if (task.num_waits == 0) return;
+  if (threadIdx.x / 32 == 0) {
+    wait_signals(mover.signals, epoch, mover.waits + task.first_wait, task.num_waits,
+                 kMoverLane | block, task.tile);
+  }
+  __syncthreads();
+}
+
 // kRoutes: all tasks are sums of routed rows; else none is. Regions have one set or two.
 template <bool kRoutes>
 STRETTO_DEVICE void run_pass(const PassParams& params) {
   __shared__ PassTask brought;
   const MoverParams& mover = params.mover;
-  const uint32 slices = params.is_shared != 0 ? gridDim.x : slices_of_pass(kRoutes);
+  const uint32 slices = params.slices != 0 ? params.slices : gridDim.x;
   const Slice slice{blockIdx.x % slices, slices};
   const uint32 block = blockIdx.x / slices;
   uint32 at = block, end = block + 1;
   if (params.regions_of_task == 0) at = mover.first_task[block], end = mover.first_task[block + 1];
-  // Others have no registers for a second look.
-  constexpr bool kBringsAhead = kRoutes;
-  if (kBringsAhead && at < end) bring_task<kRoutes>(params, at, brought);
-  wait_for_stream();
-  const RunRows run = read_rows(mover.rows);
-  // Of one set of regions nobody waits for the run's number.
-  uint32 set = 0;
-  if (mover.region_sets > 1) {
-    set = static_cast<uint32>(read_epoch(mover.signals, blockIdx.x)) & (mover.region_sets - 1);
-  }
-  if (threadIdx.x == 0) mark_begin(mover.marks, block);
+  RunRows run;
+  uint64 epoch = 0;
 #pragma unroll 1
-  for (const uint32 begin = at; at < end; ++at) {
-    if (!kBringsAhead || at != begin) {
-      __syncthreads();  // the task before is done with
+  for (const uint32 begin = at;; ++at) {
+    if (at < end) {
+      if (at != begin) __syncthreads();  // the task before is done with
       bring_task<kRoutes>(params, at, brought);
     }
-    take_run(brought, run, set);
+    if (at == begin) {
+      wait_for_stream();
+      run = read_rows(mover.rows);
+      // Of one set of regions nobody waits for the run's number.
+      if (mover.region_sets > 1 || params.awaits != 0) {
+        epoch = read_epoch(mover.signals, blockIdx.x);
+      }
+      if (threadIdx.x == 0) mark_begin(mover.marks, block);
+    }
+    if (at >= end) break;
+    take_run(brought, run, static_cast<uint32>(epoch) & (mover.region_sets - 1));
     const MoverTask& task = brought.task;
     const MoverRegion* const regions = brought.regions[0];
+    await_task(mover, task, epoch, block);
     if constexpr (kRoutes) {
       __shared__ NamedRows named;
       PassRouted(RoutedTables::of(task, brought.routed, regions), named).run(slice);

@@ -9,7 +9,8 @@ namespace stretto::device {
 
 // A block's threads, and the longest row of which they keep all sums.
 inline constexpr uint32 kPassThreads = 512;
-inline constexpr uint32 kMostEights = 4;  // of a thread
+inline constexpr uint32 kPassBlocksOfSm = 2;  // at once
+inline constexpr uint32 kMostEights = 4;      // of a thread
 inline constexpr uint32 kPassColumns = kPassThreads * kMostEights * 8;
 
 #ifdef STRETTO_DEVICE
@@ -133,42 +134,63 @@ STRETTO_DEVICE float sum_of_block(float value) {
   return sum_of_warp(threadIdx.x % 32 < kWarps ? of_warps[threadIdx.x % 32] : 0);
 }
 
-// Rows of a task that norms, each by a whole block, of which a thread has so many eights.
+// Rows of a task that norms, each by a whole block, of which a thread has so many eights. A row is
+// a few looks at memory one behind the other: where registers allow, weights are looked up once,
+// and a row's first source while the row before is normed.
 template <bool kWide, uint32 kEights>
 STRETTO_DEVICE void pass_rows(const MoverTask& task, const MoverRegion* regions, Slice slice) {
-  // What is on its way at once.
-  constexpr uint32 kSources = kWide || kEights > 2 ? 1 : 2;
-  constexpr uint32 kAtOnce = kWide ? 1 : kEights < 2 ? kEights : 2;
+  constexpr bool kAhead = !kWide && kEights <= 2;
   const MoverType to_type = kWide ? task.to : task.from;
   const MoverRegion* const to = regions + task.num_sources;
+  const MoverRegion& scales = to[task.num_destinations];
   const uint32 first_normed = task.num_destinations - task.num_normed;
   const uint32 own = threadIdx.x * 8;
   const auto is_there = [&](uint32 i) { return own + i * kPassThreads * 8 < task.columns; };
+  constexpr uint32 kAtOnce = kAhead ? kEights : kWide ? 1 : 2;
+  const auto load = [&](uint32 s, uint32 row, uint32 first, PassEight<kWide>(&parts)[kAtOnce]) {
+    const uint64 address = address_in(regions[s], row, own, task.from);
+#pragma unroll
+    for (uint32 i = 0; i < kAtOnce; ++i) {
+      if (!is_there(first + i)) continue;
+      load_eight_of<kWide>(address + (first + i) * kPassThreads * 8 * (kWide ? 4 : 2), parts[i]);
+    }
+  };
+  PassEight<kWide> ahead[kAtOnce] = {};
+  Vec16 weights[kAhead ? kEights : 1] = {};
+  const bool has_weights = kAhead && task.weights != MoverType::fp32;
+  if (kAhead && slice.index < task.rows) {
+    load(0, slice.index, 0, ahead);
+#pragma unroll
+    for (uint32 i = 0; i < (kAhead ? kEights : 0); ++i) {
+      if (!has_weights || !is_there(i)) continue;
+      weights[i] = load_vector(address_in(scales, 0, own + i * kPassThreads * 8, task.weights));
+    }
+  }
 #pragma unroll 1
   for (uint32 row = slice.index; row < task.rows; row += slice.count) {
     float sums[kEights][8] = {};
+    const auto add = [&](uint32 first, const PassEight<kWide>(&parts)[kAtOnce]) {
+#pragma unroll
+      for (uint32 i = 0; i < kAtOnce; ++i)
+        add_eight_of<kWide>(task.from, parts[i], sums[first + i]);
+    };
+    if constexpr (kAhead) {
+      add(0, ahead);
+      if (row + slice.count < task.rows) load(0, row + slice.count, 0, ahead);
 #pragma unroll 1
-    for (uint32 s = 0; s < task.num_sources; s += kSources) {
+      for (uint32 s = 1; s < task.num_sources; ++s) {
+        PassEight<kWide> parts[kAtOnce] = {};
+        load(s, row, 0, parts);
+        add(0, parts);
+      }
+    } else {
+#pragma unroll 1
+      for (uint32 s = 0; s < task.num_sources; ++s) {
 #pragma unroll
-      for (uint32 first = 0; first < kEights; first += kAtOnce) {
-        PassEight<kWide> parts[kSources][kAtOnce] = {};
-#pragma unroll
-        for (uint32 p = 0; p < kSources; ++p) {
-          if (s + p >= task.num_sources) continue;
-          const uint64 address = address_in(regions[s + p], row, own, task.from);
-#pragma unroll
-          for (uint32 i = 0; i < kAtOnce; ++i) {
-            if (!is_there(first + i)) continue;
-            load_eight_of<kWide>(address + (first + i) * kPassThreads * 8 * (kWide ? 4 : 2),
-                                 parts[p][i]);
-          }
-        }
-#pragma unroll
-        for (uint32 p = 0; p < kSources; ++p) {
-#pragma unroll
-          for (uint32 i = 0; i < kAtOnce; ++i) {
-            add_eight_of<kWide>(task.from, parts[p][i], sums[first + i]);
-          }
+        for (uint32 first = 0; first < kEights; first += kAtOnce) {
+          PassEight<kWide> parts[kAtOnce] = {};
+          load(s, row, first, parts);
+          add(first, parts);
         }
       }
     }
@@ -192,13 +214,16 @@ STRETTO_DEVICE void pass_rows(const MoverTask& task, const MoverRegion* regions,
     }
     store(0, first_normed);
     const float factor = norm_factor(sum_of_block(squares), task.columns, task.epsilon);
-    const MoverRegion& weights = to[task.num_destinations];
 #pragma unroll
     for (uint32 i = 0; i < kEights; ++i) {
       if (!is_there(i)) continue;
       float values[8];
-      load_eight(address_in(weights, 0, own + i * kPassThreads * 8, task.weights), task.weights,
-                 values);
+      if (has_weights) {
+        widen_eight(task.weights, EightRounded{weights[kAhead ? i : 0], {}}, values);
+      } else {
+        load_eight(address_in(scales, 0, own + i * kPassThreads * 8, task.weights), task.weights,
+                   values);
+      }
 #pragma unroll
       for (uint32 j = 0; j < 8; ++j) sums[i][j] *= factor * values[j];
     }
