@@ -42,7 +42,7 @@ Steps:
   unseen       shapes that nothing was tuned on: auto beside the library and PyTorch
   regret       the same beside a sweep, and beside an operation that measures when it is made
 Local shapes come from bench/shapes: tp8.txt on 8 GPUs, tp8_local_on_R.txt on fewer; and, where there is
-one, few_rows_on_R.txt. bench/unseen_summary.py FOLDER sums up unseen and regret.
+one, few_rows_on_R.txt. bench/report/unseen_summary.py FOLDER sums up unseen and regret.
 TEXT
 }
 fail() { echo "on_gpus: $*" >&2; exit 2; }
@@ -181,7 +181,7 @@ run_tests() {
 record() {
   local name=$1 shared=$2; shift 2
   (( $# )) || return 0
-  python3 "$here/gpu_tests.py" record "$@" --gpus "$gpus" --ranks-a-gpu "$shared" --machine "$name_of_gpu" \
+  python3 "$here/verify/gpu_tests.py" record "$@" --gpus "$gpus" --ranks-a-gpu "$shared" --machine "$name_of_gpu" \
     --commit "$commit" --out "$folder/$name.json" >"$folder/$name.log" 2>&1 || failures=$((failures + 1))
 }
 name_of_gpu=$name
@@ -234,29 +234,29 @@ run_experts() {
 # beside_torch NAME SHAPES ARGUMENT...
 beside_torch() {
   local name=$1 file=$2; shift 2
-  torch_part "$name" --max-restarts 5 "$here/torch_baselines.py" --shapes "$file" --commit "$commit" \
+  torch_part "$name" --max-restarts 5 "$here/contests/torch_baselines.py" --shapes "$file" --commit "$commit" \
     --seconds "$(spare)" --out "$folder/$name.json" "$@"
 }
 run_torch() {
   [[ -n $library ]] && torch_part python "$root/python/examples/with_torch.py"
   beside_torch torch "$shapes"
-  part torch_all_reduce python3 "$here/torch_all_reduce.py" --ranks "$ranks" \
+  part torch_all_reduce python3 "$here/contests/torch_all_reduce.py" --ranks "$ranks" \
     --commit "$commit" --out "$folder/torch_all_reduce.json"
 }
 run_checks() { torch_part checks "$root/python/tests/with_torch/on_gpus.py" --seconds "$(spare)"; }
 run_layers() {
   layers_of layers dense
-  torch_part layers --max-restarts 5 "$here/layers.py" --shapes "$folder/layers.txt" --commit "$commit" \
+  torch_part layers --max-restarts 5 "$here/contests/layers.py" --shapes "$folder/layers.txt" --commit "$commit" \
     --seconds "$(spare)" --out "$folder/layers.json"
 }
 run_moe() {
   layers_of moe experts
-  torch_part moe --max-restarts 5 "$here/layers.py" --shapes "$folder/moe.txt" --commit "$commit" \
+  torch_part moe --max-restarts 5 "$here/contests/layers.py" --shapes "$folder/moe.txt" --commit "$commit" \
     --rounds 5 --seconds "$(spare)" --out "$folder/moe.json"
 }
 run_moved() {
   layers_of moved moved
-  torch_part moved --max-restarts 5 "$here/layers.py" --shapes "$folder/moved.txt" --commit "$commit" \
+  torch_part moved --max-restarts 5 "$here/contests/layers.py" --shapes "$folder/moved.txt" --commit "$commit" \
     --rounds 7 --seconds "$(spare)" --out "$folder/moved.json"
 }
 # Other people's kernels and ours compile at the same time, before anything is timed.
@@ -265,22 +265,22 @@ run_routed() {
   layers_of routed routed
   head -25 "$folder/routed.txt" >"$first"
   local seconds=$((all < 60 ? all : 60))
-  part routed_libraries python3 "$here/warm_experts.py" --shapes "$first" --ranks "$ranks" &
+  part routed_libraries python3 "$here/rivals/warm_experts.py" --shapes "$first" --ranks "$ranks" &
   part routed_kernels "$(program stretto)" compile --shapes "$first" --ranks "$ranks" --strategy auto
   wait
   seconds=$all
-  torch_part routed --max-restarts 5 "$here/layers.py" --shapes "$folder/routed.txt" --commit "$commit" --rounds 3 \
+  torch_part routed --max-restarts 5 "$here/contests/layers.py" --shapes "$folder/routed.txt" --commit "$commit" --rounds 3 \
     --kernels --beside library --beside 'library,mover=epilogue/y:library,mover=epilogue,reduction=slots' \
     --seconds "$(spare)" --out "$folder/routed.json"
   # Rates of products are among kept results, which a packed folder is without.
-  [[ -s $folder/routed.json && -d $here/results ]] && python3 "$here/expert_bars.py" "$folder/routed.json"
+  [[ -s $folder/routed.json && -d $here/results ]] && python3 "$here/report/expert_bars.py" "$folder/routed.json"
 }
 run_grouped() {
-  part grouped python3 "$here/grouped_contest.py" --models qwen30b,dsv3,mixtral --tokens 64,1024,8192 \
+  part grouped python3 "$here/experts/grouped_contest.py" --models qwen30b,dsv3,mixtral --tokens 64,1024,8192 \
     --seconds "$(spare)" --commit "$commit" --date "$today" --out "$folder/grouped.json"
 }
 run_models() {
-  torch_part models "$here/models.py" --layers 8 --rounds 7 --commit "$commit" --seconds "$(spare)" \
+  torch_part models "$here/models/models.py" --layers 8 --rounds 7 --commit "$commit" --seconds "$(spare)" \
     --out "$folder/models"
   cp "$folder/models/models.json" "$folder/models.json" 2>/dev/null
 }
@@ -303,7 +303,7 @@ run_serve() {
 }
 run_sanitizer() {
   if command -v compute-sanitizer >/dev/null || [[ -x ${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer ]]; then
-    part sanitizer python3 "$here/sanitize.py" --build "$build" --commit "$commit" \
+    part sanitizer python3 "$here/verify/sanitize.py" --build "$build" --commit "$commit" \
       --seconds "$((seconds / 6))" --out "$folder/sanitizer.json"
   else
     echo "sanitizer: left out, for compute-sanitizer is not installed (the CUDA toolkit has it)"
@@ -328,11 +328,11 @@ run_regret() {
 for step in ${steps//,/ }; do
   "run_$step"
 done
-{ has_step unseen || has_step regret; } && python3 "$here/unseen_summary.py" "$folder"
+{ has_step unseen || has_step regret; } && python3 "$here/report/unseen_summary.py" "$folder"
 
 found=()
 for name in operators torch operators_steady torch_steady; do
   [[ -s $folder/$name.json ]] && found+=("$folder/$name.json")
 done
-(( ${#found[@]} )) && python3 "$here/summary.py" "${found[@]}"
+(( ${#found[@]} )) && python3 "$here/report/summary.py" "${found[@]}"
 (( failures == 0 )) || { echo "on_gpus: $failures parts failed" >&2; exit 1; }

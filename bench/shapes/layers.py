@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Layers for bench/layers.py, those that say most first.
+"""Layers for bench/contests/layers.py, those that say most first.
 
     bench/shapes/layers.py dense --on 2
     bench/shapes/layers.py experts --on 2
@@ -8,7 +8,7 @@
 
 `dense`: norms behind sums of 8192 columns, K of 4096 a rank; MLPs and decoder layers of Llama-3 8B and 70B, and MLPs
 of which each rank has an eighth; all-to-alls around the projections of 8B and 70B. `experts`: layers of experts of the
-models that bench/moe_layers.py has, whole ones first, each rank with an eighth of experts or of their inner columns, or
+models that bench/shapes/moe_layers.py has, whole ones first, each rank with an eighth of experts or of their inner columns, or
 with what it has on so many GPUs. `moved`: what moves rows to these experts and back, all of them dealt to the ranks.
 `routed`: some of both, by turns, where little time is left; then the other layers of `experts` that have most tokens.
 """
@@ -17,10 +17,9 @@ import argparse
 import pathlib
 import sys
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-from moe_layers import MODELS  # noqa: E402
+from bench.shapes.moe_layers import MODELS  # noqa: E402
 
 # hidden, inner, heads, heads of keys
 LLAMAS = {"llama-3-8b": (4096, 14336, 32, 8), "llama-3-70b": (8192, 28672, 64, 8)}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shapes of layers of experts, of the models that bench/moe_layers.py has.
+"""Shapes of layers of experts, of the models that bench/shapes/moe_layers.py has.
 
     bench/shapes/moe.py tp --on 2 > bench/shapes/moe_tp_on_2.txt
     bench/shapes/moe.py tp8_local --on 2 > bench/shapes/moe_tp8_local_on_2.txt
@@ -15,10 +15,9 @@ import argparse
 import pathlib
 import sys
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-from moe_layers import MODELS  # noqa: E402
+from bench.shapes.moe_layers import MODELS  # noqa: E402
 
 LISTS = ("tp", "tp8_local", "ep", "ep8_local", "moved")
 TP_TOKENS, LOCAL_TOKENS, TOKENS_OF_RANK = (64, 1024, 4096, 16384), (64, 1024, 8192), (16, 128, 1024, 8192)

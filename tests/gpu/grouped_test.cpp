@@ -219,7 +219,7 @@ TEST(GroupedConfigTest, OfAShortKKeepAWholeTileUntilItIsStored) {
   EXPECT_EQ(slots(192, 8192, true), 2) << "and gathered ones for themselves";
 }
 
-// bench/test_grouped_tiles.py holds the bench to the same file.
+// bench/tests/test_grouped_tiles.py holds the bench to the same file.
 TEST(GroupedConfigTest, FittedOnesAreThoseOfTheBench) {
   std::ifstream file(STRETTO_TEST_DIR "/grouped_tiles.txt");
   int lines = 0;

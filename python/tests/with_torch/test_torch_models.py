@@ -26,7 +26,7 @@ class Models(unittest.TestCase):
         launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(count)] if count > 1 else []
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
-                [sys.executable, *launcher, str(BENCH / "models.py"), "--cpu", "--models", "tiny", "--modes", "eager",
+                [sys.executable, *launcher, str(BENCH / "models" / "models.py"), "--cpu", "--models", "tiny", "--modes", "eager",
                  "--rounds", "2", "--repeats", "1", "--context", "8", "--out", folder, *options], text=True,
                 capture_output=True, timeout=200, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
             self.assertEqual(done.returncode, code, done.stderr[-3000:])

@@ -1,0 +1,1 @@
+"""What is measured, and by what: README.md says what is where."""
