@@ -1,13 +1,14 @@
 // Graphs of experts that no shipped operator is like.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "op/graph_text.h"
 #include "right_plans.h"
+#include "stretto/error.h"
 
 namespace stretto {
 namespace {
@@ -121,56 +122,6 @@ TEST(OwnGraphsOfExperts, ChooseOnEveryRank) {
   }
 }
 
-// Two layers of experts that go by the same ids: collectives send ids once, with the tokens of one
-// layer, so what is not refused has those of both.
-TEST(LayersOfTheSameIds, AreRefusedByIdsAndRightOtherwise) {
-  const auto graph = parse_graph(
-      "graph twice t h f experts k\n"
-      "input x [t, h] rows\ninput ids [t, k] rows i32\ninput weights [t, k] rows fp32\n"
-      "input w [experts, f, h] experts\ninput v [experts, h, f] experts\n"
-      "input p [experts, f, h] experts\ninput q [experts, h, f] experts\n"
-      "a = grouped x w ids\nb = grouped a v ids\ny = weigh b ids weights\ns = add y x\n"
-      "c = grouped s p ids\nd = grouped c q ids\nz = weigh d ids weights\noutput z rows\n");
-  const Operator op =
-      make_graph(graph, {{"t", 5}, {"h", 80}, {"f", 80}, {"experts", 4}, {"k", 2}}, 2, DType::bf16);
-  const Machine machine = default_machine(2);
-  bool is_any_refused = false;
-  for (const Preset& preset : presets()) {
-    const OperatorSchedule schedule = schedule_of(preset, op, machine, 1);
-    SCOPED_TRACE(to_string(schedule));
-    const auto reasons = legal(op, schedule, machine);
-    if (!reasons.empty()) {
-      is_any_refused |= std::any_of(reasons.begin(), reasons.end(), [](const std::string& why) {
-        return why.find("ids that several layers of experts go by: take ids of each") !=
-               std::string::npos;
-      });
-      continue;
-    }
-    const Plan plan = lower(op, schedule, machine);
-    EXPECT_TRUE(check(plan).clean());
-    EXPECT_EQ(emulate(plan).first_wrong, "");
-  }
-  EXPECT_TRUE(is_any_refused);
-}
-
-TEST(LayersOfTheSameIds, AreCountedOnce) {
-  const auto graph = parse_graph(
-      "graph counted t h experts k\n"
-      "input x [t, h] rows\ninput ids [t, k] rows i32\ninput weights [t, k] rows fp32\n"
-      "d = permute x ids experts=experts\nn = count ids experts=experts\n"
-      "m = count ids experts=experts\ny = weigh d ids weights\n"
-      "output n rows\noutput m rows\noutput y rows\n");
-  const Operator op =
-      make_graph(graph, {{"t", 5}, {"h", 80}, {"experts", 4}, {"k", 2}}, 2, DType::bf16);
-  const Machine machine = default_machine(2);
-  const OperatorSchedule schedule = schedule_of(find_preset("low-latency"), op, machine, 1);
-  const std::vector<std::string> reasons = legal(op, schedule, machine);
-  ASSERT_FALSE(reasons.empty());
-  EXPECT_NE(reasons.front().find("ids that are counted twice: take one count of them"),
-            std::string::npos)
-      << reasons.front();
-}
-
 // Every rank has some columns of what each choice makes, and so of each token's sum.
 TEST(OwnGraphsOfExperts, AreWeighedColumnByColumn) {
   const auto graph = parse_graph(
@@ -204,90 +155,6 @@ TEST(OwnGraphsOfExperts, AreWeighedColumnByColumn) {
   }
 }
 
-// What every rank computes of what all have is not in the order of experts.
-TEST(LayersByIds, AreRefusedWhereEachRankHasMadeAllTokens) {
-  const auto graph = parse_graph(
-      "graph whole t h f experts k\n"
-      "input x [t, h] whole\ninput ids [t, k] rows i32\ninput weights [t, k] rows fp32\n"
-      "input w [experts, f, h] experts\n"
-      "s = add x x\na = grouped s w ids\ny = weigh a ids weights\noutput y rows\n");
-  const Operator op =
-      make_graph(graph, {{"t", 5}, {"h", 80}, {"f", 80}, {"experts", 4}, {"k", 2}}, 2, DType::bf16);
-  const Machine machine = default_machine(2);
-  for (const Preset& preset : presets()) expect_right(op, preset, machine);
-  const OperatorSchedule schedule = schedule_of(find_preset("low-latency"), op, machine, 1);
-  const std::vector<std::string> reasons = legal(op, schedule, machine);
-  ASSERT_FALSE(reasons.empty());
-  EXPECT_NE(reasons.back().find("tokens that each rank has all of: take tokens held by rows"),
-            std::string::npos)
-      << reasons.back();
-}
-
-TEST(LayersByIds, AreRefusedWhereWeightsAreRounded) {
-  const auto graph = parse_graph(
-      "graph rounded t h experts k\n"
-      "input x [t, h] rows\ninput ids [t, k] rows i32\ninput weights [t, k] rows\n"
-      "d = permute x ids experts=experts\ny = weigh d ids weights\noutput y rows\n");
-  const Operator op =
-      make_graph(graph, {{"t", 5}, {"h", 80}, {"experts", 4}, {"k", 2}}, 2, DType::bf16);
-  const Machine machine = default_machine(2);
-  for (const Preset& preset : presets()) expect_right(op, preset, machine);
-  OperatorSchedule schedule = schedule_of(find_preset("low-latency"), op, machine, 1);
-  const std::vector<std::string> reasons = legal(op, schedule, machine);
-  ASSERT_FALSE(reasons.empty());
-  EXPECT_NE(reasons.front().find("weights of bf16: take weights of fp32"), std::string::npos)
-      << reasons.front();
-}
-
-#include "stretto/reference.h"
-// Of tensors that have more rows than the others all are compared, too.
-TEST(OwnGraphsOfSeveralRowCounts, AreComparedToTheLastRow) {
-  const auto graph = parse_graph(
-      "graph apart m h q\n"
-      "input x [m, h] rows\n"
-      "input u [q, h] rows\n"
-      "input w [h, h] rows\n"
-      "y = silu x\n"
-      "z = gelu u\n"
-      "p = gemm u w\n"
-      "output y rows\n"
-      "output z rows\n"
-      "output p cols\n");
-  const Machine machine = default_machine(2);
-  for (const int64_t q : {1, 3, 40, 600}) {
-    const Operator op = make_graph(graph, {{"m", 16}, {"h", 16}, {"q", q}}, 2, DType::bf16);
-    EXPECT_EQ(rows_to_expect(op), std::max<int64_t>(q, 16));
-    for (const Preset& preset : presets()) expect_right(op, preset, machine);
-    Plan plan = lower(op, schedule_of(find_preset("tiles"), op, machine), machine);
-    for (auto lane = plan.lanes.rbegin(); lane != plan.lanes.rend(); ++lane) {
-      const auto last = std::find_if(lane->instrs.rbegin(), lane->instrs.rend(),
-                                     [](const Instr& one) { return one.op == Opcode::gelu; });
-      if (last == lane->instrs.rend()) continue;
-      last->op = Opcode::silu;
-      break;
-    }
-    EXPECT_FALSE(emulate(plan).verified) << q;
-  }
-}
-
-// What goes with the rows of choices row by row has as many.
-TEST(OwnGraphsOfSeveralRowCounts, HaveRowsOfChoicesAheadOfProducts) {
-  const auto graph = parse_graph(
-      "graph ahead t h f e k\n"
-      "input a [t*k, f] cols\n"
-      "input ids [t, k] rows i32\n"
-      "input weights [t, k] rows fp32\n"
-      "input wd [e, h, f] cols\n"
-      "s = silu a\n"
-      "d = grouped s wd ids\n"
-      "y = weigh d ids weights\n"
-      "output y rows\n");
-  const Operator op =
-      make_graph(graph, {{"t", 21}, {"h", 32}, {"f", 32}, {"e", 5}, {"k", 3}}, 2, DType::bf16);
-  const Machine machine = default_machine(2);
-  for (const Preset& preset : presets()) expect_right(op, preset, machine);
-}
-
 // Ranks that have all columns of what they multiply take those of their weights.
 TEST(OwnGraphsOfExperts, TakeTheirRangesOfKOfWholeRows) {
   for (const char* rows : {"t", "t*k"}) {
@@ -312,21 +179,6 @@ TEST(OwnGraphsOfExperts, TakeTheirRangesOfKOfWholeRows) {
       }
     }
   }
-}
-
-// All ranks have begun where a collective ends, though it is all that any of them did before.
-TEST(LayersByIds, AreHeardOfByWhoWritesToAllRanksBehindThem) {
-  const auto graph = parse_graph(
-      "graph heard t h experts k\n"
-      "input x [t, h] rows\ninput ids [t, k] rows i32\ninput weights [t, k] rows fp32\n"
-      "d = permute x ids experts=experts\ny = weigh d ids weights\ns = add y x\n"
-      "output y rows\noutput s whole\n");
-  const Operator op =
-      make_graph(graph, {{"t", 15}, {"h", 80}, {"experts", 6}, {"k", 2}}, 3, DType::bf16);
-  const Machine machine = default_machine(3);
-  const OperatorSchedule schedule = schedule_of(find_preset("low-latency"), op, machine, 1);
-  ASSERT_TRUE(legal(op, schedule, machine).empty());
-  expect_right(op, find_preset("low-latency"), machine);
 }
 
 // The caller's tensor has the rows of all parts, in which those of one are not together.
@@ -355,7 +207,6 @@ TEST(OwnGraphsOfExperts, AreNotSplitWhereTheyTakeAnOutputThatAllRanksHave) {
       << reasons.front();
 }
 
-#include "stretto/error.h"
 TEST(OwnGraphsOfExperts, HaveStacksOfOneMatrixThatDivide) {
   for (const auto& [held, right] :
        {std::pair{"rows",

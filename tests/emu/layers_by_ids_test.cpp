@@ -1,0 +1,116 @@
+// Layers of experts whose rows collectives move by ids: what is refused, by what would be right,
+// and what is right of it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "op/graph_text.h"
+#include "right_plans.h"
+
+namespace stretto {
+namespace {
+
+// Two layers of experts that go by the same ids: collectives send ids once, with the tokens of one
+// layer, so what is not refused has those of both.
+TEST(LayersOfTheSameIds, AreRefusedByIdsAndRightOtherwise) {
+  const auto graph = parse_graph(
+      "graph twice t h f experts k\n"
+      "input x [t, h] rows\ninput ids [t, k] rows i32\ninput weights [t, k] rows fp32\n"
+      "input w [experts, f, h] experts\ninput v [experts, h, f] experts\n"
+      "input p [experts, f, h] experts\ninput q [experts, h, f] experts\n"
+      "a = grouped x w ids\nb = grouped a v ids\ny = weigh b ids weights\ns = add y x\n"
+      "c = grouped s p ids\nd = grouped c q ids\nz = weigh d ids weights\noutput z rows\n");
+  const Operator op =
+      make_graph(graph, {{"t", 5}, {"h", 80}, {"f", 80}, {"experts", 4}, {"k", 2}}, 2, DType::bf16);
+  const Machine machine = default_machine(2);
+  bool is_any_refused = false;
+  for (const Preset& preset : presets()) {
+    const OperatorSchedule schedule = schedule_of(preset, op, machine, 1);
+    SCOPED_TRACE(to_string(schedule));
+    const auto reasons = legal(op, schedule, machine);
+    if (!reasons.empty()) {
+      is_any_refused |= std::any_of(reasons.begin(), reasons.end(), [](const std::string& why) {
+        return why.find("ids that several layers of experts go by: take ids of each") !=
+               std::string::npos;
+      });
+      continue;
+    }
+    const Plan plan = lower(op, schedule, machine);
+    EXPECT_TRUE(check(plan).clean());
+    EXPECT_EQ(emulate(plan).first_wrong, "");
+  }
+  EXPECT_TRUE(is_any_refused);
+}
+
+TEST(LayersOfTheSameIds, AreCountedOnce) {
+  const auto graph = parse_graph(
+      "graph counted t h experts k\n"
+      "input x [t, h] rows\ninput ids [t, k] rows i32\ninput weights [t, k] rows fp32\n"
+      "d = permute x ids experts=experts\nn = count ids experts=experts\n"
+      "m = count ids experts=experts\ny = weigh d ids weights\n"
+      "output n rows\noutput m rows\noutput y rows\n");
+  const Operator op =
+      make_graph(graph, {{"t", 5}, {"h", 80}, {"experts", 4}, {"k", 2}}, 2, DType::bf16);
+  const Machine machine = default_machine(2);
+  const OperatorSchedule schedule = schedule_of(find_preset("low-latency"), op, machine, 1);
+  const std::vector<std::string> reasons = legal(op, schedule, machine);
+  ASSERT_FALSE(reasons.empty());
+  EXPECT_NE(reasons.front().find("ids that are counted twice: take one count of them"),
+            std::string::npos)
+      << reasons.front();
+}
+
+// What every rank computes of what all have is not in the order of experts.
+TEST(LayersByIds, AreRefusedWhereEachRankHasMadeAllTokens) {
+  const auto graph = parse_graph(
+      "graph whole t h f experts k\n"
+      "input x [t, h] whole\ninput ids [t, k] rows i32\ninput weights [t, k] rows fp32\n"
+      "input w [experts, f, h] experts\n"
+      "s = add x x\na = grouped s w ids\ny = weigh a ids weights\noutput y rows\n");
+  const Operator op =
+      make_graph(graph, {{"t", 5}, {"h", 80}, {"f", 80}, {"experts", 4}, {"k", 2}}, 2, DType::bf16);
+  const Machine machine = default_machine(2);
+  for (const Preset& preset : presets()) expect_right(op, preset, machine);
+  const OperatorSchedule schedule = schedule_of(find_preset("low-latency"), op, machine, 1);
+  const std::vector<std::string> reasons = legal(op, schedule, machine);
+  ASSERT_FALSE(reasons.empty());
+  EXPECT_NE(reasons.back().find("tokens that each rank has all of: take tokens held by rows"),
+            std::string::npos)
+      << reasons.back();
+}
+
+TEST(LayersByIds, AreRefusedWhereWeightsAreRounded) {
+  const auto graph = parse_graph(
+      "graph rounded t h experts k\n"
+      "input x [t, h] rows\ninput ids [t, k] rows i32\ninput weights [t, k] rows\n"
+      "d = permute x ids experts=experts\ny = weigh d ids weights\noutput y rows\n");
+  const Operator op =
+      make_graph(graph, {{"t", 5}, {"h", 80}, {"experts", 4}, {"k", 2}}, 2, DType::bf16);
+  const Machine machine = default_machine(2);
+  for (const Preset& preset : presets()) expect_right(op, preset, machine);
+  OperatorSchedule schedule = schedule_of(find_preset("low-latency"), op, machine, 1);
+  const std::vector<std::string> reasons = legal(op, schedule, machine);
+  ASSERT_FALSE(reasons.empty());
+  EXPECT_NE(reasons.front().find("weights of bf16: take weights of fp32"), std::string::npos)
+      << reasons.front();
+}
+
+// All ranks have begun where a collective ends, though it is all that any of them did before.
+TEST(LayersByIds, AreHeardOfByWhoWritesToAllRanksBehindThem) {
+  const auto graph = parse_graph(
+      "graph heard t h experts k\n"
+      "input x [t, h] rows\ninput ids [t, k] rows i32\ninput weights [t, k] rows fp32\n"
+      "d = permute x ids experts=experts\ny = weigh d ids weights\ns = add y x\n"
+      "output y rows\noutput s whole\n");
+  const Operator op =
+      make_graph(graph, {{"t", 15}, {"h", 80}, {"experts", 6}, {"k", 2}}, 3, DType::bf16);
+  const Machine machine = default_machine(3);
+  const OperatorSchedule schedule = schedule_of(find_preset("low-latency"), op, machine, 1);
+  ASSERT_TRUE(legal(op, schedule, machine).empty());
+  expect_right(op, find_preset("low-latency"), machine);
+}
+
+}  // namespace
+}  // namespace stretto
