@@ -35,6 +35,12 @@ def normal(seed, *shape, dtype=torch.bfloat16):
     return torch.randn(*shape, generator=generator).to(dtype)
 
 
+def block(total, ranks, rank):
+    """Which of so many rows are dealt to a rank."""
+    size = -(-total // ranks)
+    return slice(min(rank * size, total), min((rank + 1) * size, total))
+
+
 def run(ranks, function, fallback=False, **options):
     """function(group) on threads; what Stretto does not serve fails."""
     st.reset_report()

@@ -2,9 +2,8 @@
 
 import unittest
 
-from ranks import Numbers, normal, run
+from ranks import Numbers, block, normal, run
 from test_torch_gradients import EveryRank
-from test_torch_operators import block
 
 import torch
 import torch.nn.functional as F

@@ -4,8 +4,7 @@ import pathlib
 import tempfile
 import unittest
 
-from ranks import Numbers, normal, run
-from test_torch_operators import block
+from ranks import Numbers, block, normal, run
 
 import torch
 import torch.nn.functional as F
