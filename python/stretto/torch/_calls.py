@@ -237,16 +237,16 @@ def mlp(rows, x, ups, biases, down, activation, scattered, ranks) -> Call:
                 said={"activation": activation, "sequence_parallel": scattered, "up_bias": given(biases or None)})
 
 
-def moe(rows, x, ids, weights, gate, up, down, is_dealt, ranks, are_rows_dealt=True) -> Call:
+def moe(rows, x, ids, weights, gate, up, down, experts, is_dealt, ranks, are_rows_dealt=True) -> Call:
     """Of all ranks' rows x [t/R, h], ids and weights [t/R, k], gate and up [E, f, h], down [E, h, f] -> y [t/R, h]; or
     of t rows on every rank, where they are not dealt.
 
-    Experts are dealt to the ranks, or every expert's f.
+    All `experts` are dealt to the ranks, or every expert's f.
     """
     name = ("moe-ep" if is_dealt else "moe-tp") + ENDINGS[ids.dtype]
-    experts, f, h = gate.shape
+    _, f, h = gate.shape
     sizes = (("t", rows), ("h", h), ("f", f if is_dealt else f * ranks),
-             ("experts", experts * ranks if is_dealt else experts), ("k", ids.shape[1]))
+             ("experts", experts), ("k", ids.shape[1]))
     has_own = weights.dtype is x.dtype and weights.dtype is not torch.float32
     graph = name
     if has_own or not are_rows_dealt:

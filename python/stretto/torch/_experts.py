@@ -5,7 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from . import _calls, _checks, _collectives, _serve
+from . import _calls, _checks, _collectives, _columns, _serve
 from ._kernels import put, target_of
 from ._records import seen
 from ._rows import Rows
@@ -35,6 +35,27 @@ def check(x, ids, weights, gate, up, down, op="moe"):
                     "with ids")
     _checks.require(ids.device == x.device == weights.device, op,
                     f"ids is on {ids.device}, weights on {weights.device} and x on {x.device}")
+
+
+def own_experts(total, rank, ranks):
+    """The first of those that are dealt to a rank, and how many these are."""
+    block = -(-total // ranks)
+    return min(rank * block, total), _columns.own(total, block, rank)
+
+
+def experts_of(gate, is_dealt, num_experts, rank, ranks):
+    """How many there are, and the first of this rank's."""
+    own = gate.shape[0]
+    if not is_dealt:
+        _checks.require(num_experts in (None, own), "moe",
+                        f"num_experts is {num_experts}, and without expert_parallel every rank has a part of all "
+                        f"experts, of which gate has {own}")
+        return own, 0
+    total = own * ranks if num_experts is None else num_experts
+    first, count = own_experts(total, rank, ranks)
+    _checks.require(own == count, "moe",
+                    f"gate has {own} experts; of num_experts={num_experts} rank {rank} of {ranks} has {count}")
+    return total, first
 
 
 def tokens(op, x, rows, rank, ranks, are_dealt=True):
@@ -95,22 +116,22 @@ def _tokens_of_moe(x, expert_parallel, rows, sequence_parallel, rank, ranks):
 
 @seen
 def moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None, sequence_parallel=True,
-        out=None):
+        num_experts=None, out=None):
     group = find(group_name)
     check(x, ids, weights, gate, up, down)
     many = _tokens_of_moe(x, expert_parallel, rows, sequence_parallel, group.rank, group.ranks)
+    experts, first = experts_of(gate, expert_parallel, num_experts, group.rank, group.ranks)
     target = target_of("moe", out, x.shape, x=x, ids=ids, weights=weights, gate=gate, up=up, down=down)
     if many.total == 0 or x.shape[-1] == 0:
         return put(target, x.new_empty(x.shape))
     own = _matrices(x, ids, weights)
-    first = group.rank * gate.shape[0] if expert_parallel else 0
 
     def fall_back():
         y = by_torch(*_everyone(group, many, *own), gate, up, down, first)
         return (_own_sum(group, many, y).to(x.dtype),)
 
     call = _calls.moe(many.total, *own, gate.contiguous(), up.contiguous(), down.contiguous(),
-                      expert_parallel and sequence_parallel, group.ranks, sequence_parallel)
+                      experts, expert_parallel and sequence_parallel, group.ranks, sequence_parallel)
     y, = _serve.run(call, group, fall_back, targets={"y": target},
                     given={"x": x, "ids": ids, "weights": weights, "wg": gate, "wu": up, "wd": down})
     return put(target, y.reshape(x.shape))
@@ -123,11 +144,13 @@ def gradients(function, tensors, dy):
     leaves = [one.detach().requires_grad_() for one in tensors]
     with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.AutogradFunctionality, False), torch.enable_grad():
         y = function(*leaves)
+        if not y.requires_grad:  # there are no experts here
+            return [torch.zeros_like(one) for one in leaves]
         return torch.autograd.grad(y, leaves, dy.to(y.dtype))
 
 
 def moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None,
-                 sequence_parallel=True):
+                 sequence_parallel=True, num_experts=None):
     """By PyTorch: all tokens are gathered again, and their gradients scattered; where every rank has all of them, and
     the same gradient of each, what ranks make of these is added up.
     """
@@ -139,7 +162,7 @@ def moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_paralle
     whole_x, whole_ids, whole_weights, whole_dy = _everyone(
         group, many, own_x, own_ids, own_weights.to(torch.promote_types(weights.dtype, torch.float32)),
         dy.flatten(0, -2).contiguous())
-    first = group.rank * gate.shape[0] if expert_parallel else 0
+    _, first = experts_of(gate, expert_parallel, num_experts, group.rank, group.ranks)
     found = gradients(lambda x, *rest: by_torch(x, whole_ids, *rest, first),
                       (whole_x, whole_weights, gate, up, down), whole_dy)
     dx, dweights = (_own_sum(group, many, one) for one in found[:2])
@@ -147,12 +170,14 @@ def moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_paralle
             *(one.contiguous() for one in found[2:]))
 
 
-def fake_moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None, sequence_parallel=True):
+def fake_moe(x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None, sequence_parallel=True,
+             num_experts=None):
     check(x, ids, weights, gate, up, down)
     _tokens_of_moe(x, expert_parallel, rows, sequence_parallel, *place(group_name))
+    experts_of(gate, expert_parallel, num_experts, *place(group_name))
     return x.new_empty(x.shape)
 
 
 def fake_moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_parallel=False, rows=None,
-                      sequence_parallel=True):
+                      sequence_parallel=True, num_experts=None):
     return tuple(one.new_empty(one.shape) for one in (x, weights, gate, up, down))

@@ -185,13 +185,14 @@ def back_mlp(ctx, dy):
 
 
 def keep_moe(ctx, inputs, output):
-    *tensors, ctx.group, ctx.is_dealt, ctx.rows, ctx.is_shared = inputs
+    *tensors, ctx.group, ctx.is_dealt, ctx.rows, ctx.is_shared, ctx.experts = inputs
     ctx.save_for_backward(*tensors)
 
 
 def back_moe(ctx, dy):
-    dx, dweights, *dexperts = ops.moe_backward(dy, *ctx.saved_tensors, ctx.group, ctx.is_dealt, ctx.rows, ctx.is_shared)
-    return dx, None, dweights, *dexperts, None, None, None, None
+    dx, dweights, *dexperts = ops.moe_backward(dy, *ctx.saved_tensors, ctx.group, ctx.is_dealt, ctx.rows, ctx.is_shared,
+                                               ctx.experts)
+    return dx, None, dweights, *dexperts, *[None] * 5
 
 
 def keep_moe_with_router(ctx, inputs, output):

@@ -227,8 +227,10 @@ def _of_mlp(x, ups, up_biases, down, activation, seat, sequence_parallel=False, 
     return (x, *ups, *up_biases, down), more, seat, dim == 0, _outs(out)
 
 
-def _of_moe(x, ids, weights, gate, up, down, seat, expert_parallel=False, rows=None, sequence_parallel=True, out=None):
-    return (x, ids, weights, gate, up, down), (expert_parallel, rows, sequence_parallel), seat, True, _outs(out)
+def _of_moe(x, ids, weights, gate, up, down, seat, expert_parallel=False, rows=None, sequence_parallel=True,
+            num_experts=None, out=None):
+    more = expert_parallel, rows, sequence_parallel, num_experts
+    return (x, ids, weights, gate, up, down), more, seat, True, _outs(out)
 
 
 def _of_moe_with_router(x, router, gate, up, down, bias, seat, k, scores="softmax", normalise=True, scale=1.0, groups=1,

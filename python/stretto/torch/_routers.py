@@ -27,14 +27,17 @@ class Rule(NamedTuple):
     best: int
 
 
-def check(x, router, gate, up, down, bias, rule, ranks):
-    """`ranks`: that experts are dealt to."""
+def check(x, router, gate, up, down, bias, rule, rank, ranks):
+    """`ranks`: that experts are dealt to, of which this is one."""
     _experts.check_experts(OP, x, gate, up, down)
     _checks.matching(OP, x, router=router)
-    experts = gate.shape[0] * ranks
+    experts = router.shape[0] if ranks > 1 else gate.shape[0]
     _checks.require(tuple(router.shape) == (experts, x.shape[-1]), OP,
                     f"router is {_checks.shape_text(router)}; [{experts}, {x.shape[-1]}] goes with {experts} experts "
                     f"and x {_checks.shape_text(x)}")
+    _, own = _experts.own_experts(experts, rank, ranks)
+    _checks.require(gate.shape[0] == own, OP,
+                    f"gate has {gate.shape[0]} experts; of {experts}, as router has, rank {rank} of {ranks} has {own}")
     _checks.require(rule.scores in ("softmax", "sigmoid"), OP,
                     f"scores is {rule.scores!r}; it is softmax or sigmoid")
     if bias is not None:
@@ -104,7 +107,7 @@ def results(x, rule):
 def moe_with_router(x, router, gate, up, down, bias, group_name, k, scores="softmax", normalise=True, scale=1.0,
                     groups=1, best=1, expert_parallel=False, rows=None, out=None, ids=None, weights=None):
     group, rule = find(group_name), Rule(k, scores, normalise, scale, groups, best)
-    check(x, router, gate, up, down, bias, rule, group.ranks if expert_parallel else 1)
+    check(x, router, gate, up, down, bias, rule, *((group.rank, group.ranks) if expert_parallel else (0, 1)))
     many = _experts.tokens(OP, x, rows, group.rank, group.ranks)
     wanted, given = results(x, rule), {"router": router, "gate": gate, "up": up, "down": down, "bias": bias}
     targets = {}
@@ -119,7 +122,8 @@ def moe_with_router(x, router, gate, up, down, bias, group_name, k, scores="soft
         found = scores_of(own, router)
         chosen = choose(found, bias, rule)
         weighed = weigh(found, chosen, rule)
-        y = _experts.moe(own, chosen, weighed, gate, up, down, group_name, expert_parallel, many.total)
+        y = _experts.moe(own, chosen, weighed, gate, up, down, group_name, expert_parallel, many.total,
+                         num_experts=router.shape[0] if expert_parallel else None)
         return y, chosen, weighed
 
     call = _calls.moe_with_router(many.total, own, router.contiguous(), gate.contiguous(), up.contiguous(),
@@ -136,7 +140,7 @@ def moe_with_router_backward(dy, dweights, x, router, gate, up, down, ids, weigh
     """
     group, rule = find(group_name), Rule(ids.shape[-1], scores, normalise, scale, 1, 1)
     dx, dweighed, *dexperts = _experts.moe_backward(dy, x, ids, weights, gate, up, down, group_name, expert_parallel,
-                                                    rows)
+                                                    rows, num_experts=router.shape[0] if expert_parallel else None)
     chosen, wide = ids.flatten(0, -2), weights.dtype
     tokens = x.flatten(0, -2).to(wide).masked_fill(chosen[:, :1] < 0, 0)
     of_x, of_router = _experts.gradients(lambda *both: weigh(scores_of(*both), chosen, rule),
@@ -150,7 +154,7 @@ def fake_moe_with_router(x, router, gate, up, down, bias, group_name, k, scores=
                          groups=1, best=1, expert_parallel=False, rows=None):
     rank, ranks = place(group_name)
     rule = Rule(k, scores, normalise, scale, groups, best)
-    check(x, router, gate, up, down, bias, rule, ranks if expert_parallel else 1)
+    check(x, router, gate, up, down, bias, rule, *((rank, ranks) if expert_parallel else (0, 1)))
     _experts.tokens(OP, x, rows, rank, ranks)
     return tuple(x.new_empty(shape, dtype=dtype) for shape, dtype in results(x, rule).values())
 

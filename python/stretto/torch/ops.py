@@ -27,10 +27,10 @@ SCHEMAS = {
         "bool sequence_parallel=False, int dim=0) -> Tensor",
     "moe":
         "(Tensor x, Tensor ids, Tensor weights, Tensor gate, Tensor up, Tensor down, str group_name, "
-        "bool expert_parallel=False, SymInt? rows=None, bool sequence_parallel=True) -> Tensor",
+        "bool expert_parallel=False, SymInt? rows=None, bool sequence_parallel=True, int? num_experts=None) -> Tensor",
     "moe_backward":
         "(Tensor dy, Tensor x, Tensor ids, Tensor weights, Tensor gate, Tensor up, Tensor down, str group_name, "
-        "bool expert_parallel=False, SymInt? rows=None, bool sequence_parallel=True) "
+        "bool expert_parallel=False, SymInt? rows=None, bool sequence_parallel=True, int? num_experts=None) "
         "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     "moe_with_router":
         "(Tensor x, Tensor router, Tensor gate, Tensor up, Tensor down, Tensor? bias, str group_name, int k, "
@@ -86,7 +86,8 @@ OUT_SCHEMAS = {
         "bool sequence_parallel=False, int dim=0, *, Tensor(a!) out) -> ()",
     "moe":
         "(Tensor x, Tensor ids, Tensor weights, Tensor gate, Tensor up, Tensor down, str group_name, "
-        "bool expert_parallel=False, SymInt? rows=None, bool sequence_parallel=True, *, Tensor(a!) out) -> ()",
+        "bool expert_parallel=False, SymInt? rows=None, bool sequence_parallel=True, int? num_experts=None, "
+        "*, Tensor(a!) out) -> ()",
     "moe_with_router":
         "(Tensor x, Tensor router, Tensor gate, Tensor up, Tensor down, Tensor? bias, str group_name, int k, "
         "str scores='softmax', bool normalise=True, float scale=1.0, int groups=1, int best=1, "

@@ -138,6 +138,87 @@ class Experts(Numbers):
         with self.assertRaisesRegex(ValueError, "^moe: x has 12 tokens; of rows=11 rank 0 of 1 has 11"):
             run(1, lambda g: st.moe(*self.tensors(), g, rows=11))
 
+    def test_experts_that_ranks_do_not_divide(self):
+        """Of 6 experts 4 ranks would have 2, 2, 2 and none, which PyTorch does; 7 go as 2, 2, 2 and 1."""
+        for ranks, count, is_served in ((4, 7, True), (5, 13, True), (4, 6, False), (3, 2, False)):
+            generator = torch.Generator().manual_seed(count)
+            tensors = [normal(1, 2 * ranks, H), torch.rand(2 * ranks, count, generator=generator).topk(2).indices,
+                       normal(3, 2 * ranks, 2, dtype=torch.float32).abs(), normal(4, count, WIDTH, H) / 4,
+                       normal(5, count, WIDTH, H) / 4, normal(6, count, H, WIDTH) / 5]
+            target = normal(9, 2 * ranks, H).double()
+            wide = [one.double().requires_grad_() if one.is_floating_point() else one for one in tensors]
+            right = self.right(*wide)
+            (right * target).sum().backward()
+            rights = [one.grad if one.is_floating_point() else one for one in wide]
+            block = -(-count // ranks)
+
+            def part(of_all, rank):
+                return [one[2 * rank:2 * rank + 2].clone() for one in of_all[:3]] + [
+                    one[block * rank:block * (rank + 1)].clone() for one in of_all[3:]]
+
+            def step(group):
+                mine = part(tensors, group.rank)
+                for one in mine:
+                    one.requires_grad_(one.is_floating_point())
+                y = st.moe(*mine, group, expert_parallel=True, num_experts=count)
+                (y.double() * target[2 * group.rank:2 * group.rank + 2]).sum().backward()
+                return [y.detach(), *(one.grad for one in mine)]
+            with self.subTest(ranks=ranks, count=count):
+                found = run(ranks, step, fallback=not is_served)
+                self.assertEqual(st.report().served, {"moe": ranks} if is_served else {})
+                self.assert_close(torch.cat([y for y, *_ in found]), right.detach(), torch.bfloat16)
+                for rank, (_, *grads) in enumerate(found):
+                    for got, expected in zip(grads, part(rights, rank)):
+                        if got is not None and got.numel():
+                            self.assert_close(got, expected, torch.bfloat16)
+        mine = self.part(self.tensors(), 0, 2, True)
+        for more, message in (({"num_experts": 5}, "gate has 3 experts; of num_experts=5 rank 1 of 2 has 2"),
+                              ({"num_experts": 6, "expert_parallel": False}, "num_experts is 6, and without expert_"),
+                              ({"num_experts": "6"}, "num_experts is '6'; a whole number was expected")):
+            with self.assertRaisesRegex((ValueError, TypeError), f"^moe: {message}"):
+                run(2, lambda g: st.moe(*mine, g, **{"expert_parallel": True, **more}))
+
+    def test_ranks_with_any_numbers_of_tokens(self):
+        """rows= says them all: 1, 0, 7 and 4 of 12."""
+        counts, tensors, target = [1, 0, 7, 4], self.tensors(), normal(9, T, H).double()
+        wide = [one.double().requires_grad_() if one.is_floating_point() else one for one in tensors]
+        right = self.right(*wide)
+        (right * target).sum().backward()
+        own = [slice(sum(counts[:rank]), sum(counts[:rank + 1])) for rank in range(4)]
+        for ranks, dealt in ((4, False), (4, True), (1, True)):
+            places, rows = ([slice(0, T)], [T]) if ranks == 1 else (own, counts)
+            more = {"expert_parallel": dealt, "rows": rows, "num_experts": EXPERTS}
+
+            def step(group):
+                at, experts = places[group.rank], self.part(tensors, group.rank, ranks, False)[3:]
+                if dealt:
+                    block = -(-EXPERTS // ranks)
+                    experts = [one[block * group.rank:block * (group.rank + 1)].clone() for one in tensors[3:]]
+                mine = [one[at].clone() for one in tensors[:3]] + experts
+                out = torch.empty_like(mine[0])
+                self.assertIs(st.moe(*mine, group, out=out, **more), out)
+                for one in mine:
+                    one.requires_grad_(one.is_floating_point())
+                y = st.moe(*(one.unsqueeze(0) for one in mine[:3]), *mine[3:], group, **more).squeeze(0)
+                self.assertTrue(torch.equal(y, out))
+                (y.double() * target[at]).sum().backward()
+                return y.detach(), mine[0].grad, mine[2].grad
+            with self.subTest(ranks=ranks, dealt=dealt):
+                found = run(ranks, step, fallback=dealt)
+                for got, expected in zip(zip(*found), (right.detach(), wide[0].grad, wide[2].grad)):
+                    self.assert_close(torch.cat(got), expected, torch.bfloat16)
+                copies = {name: count for (_, name, why), (count, _) in st.report().copies.items()
+                          if why.startswith("filled up, since ranks have different")}
+                self.assertEqual(copies, {} if ranks == 1 else {"x": 6, "ids": 6, "weights": 6})
+        mine = self.part(tensors, 0, 2, False)
+        for rows, message in (([6], r"rows is \[6\]; a number for each of 2 ranks"), ([6, -1], ".* a number for each of 2"),
+                              ([6, 5], r"x has 6 tokens; of rows=\[6, 5\] rank 1 has 5"),
+                              ([6, None], r"rows\[1\] is None; a whole number"), ("6", "rows is '6'; a whole number")):
+            with self.assertRaisesRegex((ValueError, TypeError), f"^moe: {message}"):
+                run(2, lambda g: st.moe(*mine, g, rows=rows))
+        with self.assertRaisesRegex(ValueError, r"^moe: rows is \[6, 6\], and with sequence_parallel=False every rank"):
+            run(2, lambda g: st.moe(*mine, g, rows=[6, 6], sequence_parallel=False))
+
     def test_tokens_that_every_rank_has(self):
         """In one plan with an all-reduce; gradients are whole on every rank, and those of the part of experts."""
         tensors, target = self.tensors(), normal(9, T, H).double()

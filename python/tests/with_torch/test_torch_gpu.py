@@ -179,7 +179,7 @@ class Calls(OnOperations):
         x, ids = torch.zeros(4, 16, dtype=torch.bfloat16), torch.zeros(4, 2, dtype=torch.int32)
         gate, up = (torch.randn(3, 8, 16).bfloat16() for _ in range(2))
         down = torch.zeros(3, 16, 8, dtype=torch.bfloat16)
-        call = _calls.moe(4, x, ids, torch.ones(4, 2), gate, up, down, False, 1)
+        call = _calls.moe(4, x, ids, torch.ones(4, 2), gate, up, down, len(gate), False, 1)
         engine.run(call, "bf16", {})
         self.assertFalse(st.report().copies)
         with mock.patch.object(_gpu, "REACH", 1):
