@@ -16,7 +16,7 @@ std::vector<StuckWait> PlanRunner::own_let_go() const {
   std::vector<StuckWait> all;
   for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
     fabric_.device(rank).make_current();
-    const std::vector<StuckWait> of_rank = of(rank).streams->let_go_waits();
+    const std::vector<StuckWait> of_rank = of(rank).streams->signals().let_go();
     all.insert(all.end(), of_rank.begin(), of_rank.end());
   }
   return all;

@@ -24,7 +24,7 @@ bool PlanRunner::aborted() const {
 bool PlanRunner::streams_wait() const {
   for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
     fabric_.device(rank).make_current();
-    if (!of(rank).streams->stuck_stream_waits().empty()) return true;
+    if (!of(rank).streams->signals().stuck().empty()) return true;
   }
   return false;
 }
@@ -62,8 +62,9 @@ void PlanRunner::wait_for_runs(RunEnd& end) {
   const bool kernels_wait =
       low_latency_ || std::any_of(ranks_.begin(), ranks_.end(),
                                   [](const Rank& r) { return r.streams->kernels_count(); });
-  const bool streams_can_wait = std::any_of(
-      ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.streams->has_stream_waits(); });
+  const bool streams_can_wait = std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) {
+    return r.streams->signals().has_stream_waits();
+  });
   const auto start = Clock::now();
   auto next_look = start + RunWatch::kLook;
   RunWatch watch({streams_can_wait, kernels_wait, nccl_ != nullptr},
@@ -114,7 +115,7 @@ void PlanRunner::note_stuck_streams() {
   using Waits = std::vector<StuckWait>;
   const auto waits_of = [&](const Rank& rank) {
     fabric_.device(fabric_.first_rank() + static_cast<int>(&rank - ranks_.data())).make_current();
-    return rank.streams->stuck_stream_waits();
+    return rank.streams->signals().stuck();
   };
   std::vector<Waits> before;
   for (const Rank& rank : ranks_) before.push_back(waits_of(rank));
@@ -136,7 +137,7 @@ void PlanRunner::release() {
   state_.abort();
   for (int rank = fabric_.first_rank(); rank < last_rank(); ++rank) {
     fabric_.device(rank).make_current();
-    of(rank).streams->release_stream_waits();
+    of(rank).streams->signals().release();
   }
 }
 

@@ -1,11 +1,10 @@
-// The runs of a rank; what they consist of is made in
-// rank_streams_{kernels,products,ops,calls}.cpp.
+// The runs of a rank; the ops that they consist of are in rank_streams_ops.cpp.
 #include "run/rank_streams.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "stretto/serve.h"
+#include "tables/call_lists.h"
 
 namespace stretto::runtime {
 
@@ -21,10 +20,23 @@ RankStreams::RankStreams(const Setup& setup)
       sets_(cuda::num_sets(setup.plan)),
       fork_(false),
       sync_(setup.kernels.sync(setup.device)),
+      spaces_(setup.plan, setup.rank, setup.signals, setup.space),
+      tables_({setup.plan, setup.rank, setup.places, setup.device, setup.kernels, setup.program,
+               setup.signals, spaces_, setup.serves, setup.marks, setup.calls != nullptr}),
+      signals_({setup.plan, setup.rank, setup.signals, setup.copied_notifies, setup.space.own,
+                setup.counters, sync_, spaces_, sets_}),
       library_({setup.plan, setup.places, setup.device, setup.kernels, sets_, setup.serves,
                 setup.rows_in_memory, setup.calls != nullptr, setup.first_algorithms,
                 setup.most_proposals}),
-      experts_({setup.plan, setup.rank, setup.places, setup.device, setup.kernels, sets_}) {
+      experts_({setup.plan, setup.rank, setup.places, setup.device, setup.kernels, sets_}),
+      collectives_(
+          {setup.plan, setup.rank, setup.places, sets_, setup.communicators, setup.low_latency}),
+      few_rows_({setup.plan, setup.rank, setup.places, setup.device, setup.kernels, sets_,
+                 collectives_}) {
+  if (setup.calls != nullptr) {
+    copied_.emplace(setup.plan, setup.rank, setup.places, *setup.calls, setup.device, setup.kernels,
+                    setup.rows_in_memory);
+  }
   for (size_t i = 0; i < setup.program.streams.size(); ++i) {
     streams_.push_back(i == 0 ? nullptr : std::make_unique<Stream>());
     joins_.push_back(std::make_unique<cuda::Event>(false));
@@ -32,18 +44,25 @@ RankStreams::RankStreams(const Setup& setup)
   for (uint32_t i = 0; i < setup.program.num_events; ++i) {
     events_.push_back(std::make_unique<cuda::Event>(false));
   }
-  add_kernels();
+  for (uint32_t kernel = 0; kernel < setup.program.gemms.size(); ++kernel) {
+    if (setup.program.needs[kernel].library) add_product(kernel);
+  }
+  library_.take_memory();
   add_ops();
-  place_let_go_words();
-  place_copied_notifies();
-  add_ends_of_run();
-  if (counts_.empty()) shown_at_ = reinterpret_cast<cuda::DevicePtr>(counts_.add(1));
+  signals_.take_memory();
+  restart();
+  alternates_ = do_places_alternate();
+  if (alternates_) check_set_ = {spaces_.add({}), 0, static_cast<uint32_t>(sets_)};
+  // A run without any kernel has one all the same, so that the host sees runs go by; but not where
+  // it would take its time behind a library's kernels.
+  signals_.add_end_of_run(spaces_.empty() && !library_.is_any() && few_rows_.empty());
+  if (spaces_.empty()) shown_at_ = spaces_.add_count();
   kernels_overlap_ =
       streams_.size() == 1 && setup.device.ranks() == 1 && setup.device.can_overlap();
   const bool begins_with_tiles =
       !ops_.empty() && ops_[0].kind == StreamOp::gemm &&
       (!setup.program.needs[ops_[0].index].library || setup.program.needs[ops_[0].index].few_rows);
-  overlaps_ = kernels_overlap_ && begins_with_tiles && !advance_ && !alternates_;
+  overlaps_ = kernels_overlap_ && begins_with_tiles && !signals_.has_end_of_run() && !alternates_;
   if (takes_graphs()) {
     call_graphs_ = std::make_unique<CallGraphs>(kMostGraphs, *setup.call_graphs);
   }
@@ -52,34 +71,19 @@ RankStreams::RankStreams(const Setup& setup)
 // One kernel of ours is launched as it is: in a graph it would start only once the kernel before it
 // has ended. Graphs that hold collectives of NCCL would outlive their communicator.
 bool RankStreams::takes_graphs() const {
-  if (setup_.calls == nullptr || setup_.communicators != nullptr) return false;
-  const auto& tensors = setup_.calls->all();
-  const bool copies = std::any_of(tensors.begin(), tensors.end(),
-                                  [](const CallTensors::Tensor& t) { return t.is_copied; });
+  if (!copied_ || setup_.communicators != nullptr) return false;
   const bool is_by_library = std::any_of(ops_.begin(), ops_.end(), [&](const Op& op) {
     return op.kind == StreamOp::gemm && !is_kernel_of_ours(op.index);
   });
-  return copies || ops_.size() > 1 || is_by_library || alternates_ || advance_.has_value();
-}
-
-std::vector<KernelMarks> RankStreams::marks() const {
-  std::vector<KernelMarks> marks = marks_;
-  for (size_t i = 0; i < marks.size(); ++i) {
-    const cuda::MarkWords& words =
-        i < gemms_.size() ? gemms_[i].marks() : moves_[i - gemms_.size()].marks();
-    marks[i].words = words.read();
-  }
-  return marks;
+  return !copied_->empty() || ops_.size() > 1 || is_by_library || alternates_ ||
+         signals_.has_end_of_run();
 }
 
 void RankStreams::restart() {
   eager_runs_ = captured_runs_ = shown_runs_ = runs_since_end_ = 0;
-  counts_.restart();
+  spaces_.restart();
   experts_.restart();
-  clear_let_go_words();
-  std::vector<uint64_t> first_values;
-  for (const cuda::CopiedNotify& notify : copied_) first_values.push_back(notify.value);
-  if (!copied_.empty()) words_.upload(first_values.data(), first_values.size() * sizeof(uint64_t));
+  signals_.restart();
 }
 
 int RankStreams::next_set(const std::optional<uint64_t>& capture) {
@@ -102,6 +106,29 @@ void RankStreams::show_run(const Stream& main, bool is_captured) {
         "write in a stream");
 }
 
+CallSlots::Key RankStreams::begin_call(const Stream& main, bool is_captured) {
+  CallSlots::Key key;
+  const size_t tensors = setup_.calls->all().size();  // places on other ranks follow from these
+  key.reserve(tensors * 3 + 4);
+  for (const cuda::CallPlace& place : call_.places.first(tensors)) {
+    key.insert(key.end(), {place.address, place.row_bytes, static_cast<uint64_t>(place.rows)});
+  }
+  call_.blob = tables_.blob_of(main, key, call_.places, is_captured);
+  copied_bytes_ += copied_->bytes(call_.places);
+  return key;
+}
+
+// cuBLAS is asked for other products where tensors lie at other multiples, or rows otherwise apart.
+CallSlots::Key RankStreams::kind_of_call(const RowsOfCall& rows, int set) const {
+  CallSlots::Key kind = {static_cast<uint64_t>(rows.rows), rows.at != 0,
+                         static_cast<uint64_t>(set)};
+  for (const cuda::CallPlace& place : call_.places.first(setup_.calls->all().size())) {
+    kind.insert(kind.end(), {cuda::alignment_of(place.address), place.row_bytes,
+                             static_cast<uint64_t>(place.rows)});
+  }
+  return kind;
+}
+
 // Launches of a run with what it always has: its rows, its tensors and the set of instances.
 void RankStreams::enqueue(cuda::StreamHandle handle, const RowsOfCall& rows,
                           const std::optional<uint64_t>& capture, cuda::CallPlaces places) {
@@ -109,7 +136,7 @@ void RankStreams::enqueue(cuda::StreamHandle handle, const RowsOfCall& rows,
   call_ = {places, 0};
   show_run(main, capture.has_value());
   CallSlots::Key key;
-  if (setup_.calls != nullptr) key = begin_call(main, capture.has_value());
+  if (copied_) key = begin_call(main, capture.has_value());
   const int set = alternates_ ? next_set(capture) : 0;
   if (capture || !call_graphs_) {
     enqueue_run(main, rows, set);
@@ -123,7 +150,7 @@ void RankStreams::enqueue(cuda::StreamHandle handle, const RowsOfCall& rows,
 
 void RankStreams::enqueue_run(const Stream& main, const RowsOfCall& rows, int set) {
   experts_.prepare(set, call_.places);
-  if (setup_.calls != nullptr) copy_tensors(main, false, rows);
+  if (copied_) copied_->copy_inputs(main, call_.places, rows);
   if (alternates_) {
     device::CheckSetParams params = check_set_;
     params.expected_set = static_cast<uint32_t>(set);
@@ -136,154 +163,42 @@ void RankStreams::enqueue_run(const Stream& main, const RowsOfCall& rows, int se
     joins_[i]->record(*streams_[i]);
     main.wait(*joins_[i]);
   }
-  if (advance_) sync_.advance(main, *advance_);
-  if (setup_.calls != nullptr) copy_tensors(main, true, rows);
-}
-
-template <typename Params>
-Params RankStreams::with_rows(const Params& params, const RowsOfCall& rows) const {
-  Params result = params;
-  if (rows.at != 0) {
-    result.rows.at = reinterpret_cast<const int32_t*>(rows.at);
-  } else if (rows.rows != 0) {
-    result.rows.rows = rows.rows;
-  }
-  return result;
-}
-
-bool RankStreams::is_kernel_of_ours(uint32_t gemm) const {
-  if (!setup_.program.needs[gemm].library) return true;
-  return !library_.has(setup_.program.number_of_kind(gemm));  // of experts
-}
-
-bool RankStreams::starts_early(const Op& op) const {
-  const auto is_ours = [&](const Op& one) {
-    return one.kind == StreamOp::move || one.kind == StreamOp::wait ||
-           one.kind == StreamOp::notify ||
-           (one.kind == StreamOp::gemm && is_kernel_of_ours(one.index));
-  };
-  const auto at = static_cast<size_t>(&op - ops_.data());
-  if (at == 0) return overlaps_;
-  return kernels_overlap_ && is_ours(op) && is_ours(ops_[at - 1]);
-}
-
-void RankStreams::issue(const Op& op, const Stream& stream, int set, const RowsOfCall& rows) {
-  switch (op.kind) {
-    case StreamOp::gemm: {
-      if (setup_.program.needs[op.index].few_rows) {
-        send_product(op, stream, set, rows);
-        break;
-      }
-      const uint32_t number = setup_.program.number_of_kind(op.index);
-      if (setup_.program.needs[op.index].library) {
-        multiply(number, stream, set, rows, starts_early(op));
-        break;
-      }
-      const cuda::DeviceGemmTable& table = gemms_[number];
-      const cuda::GemmKernel& kernel = *gemm_kernels_[number];
-      const device::GemmParams params = at_call(with_rows(table.params(), rows), number);
-      if (const std::optional<uint32_t> joined = setup_.program.movers[op.index]) {
-        const cuda::DeviceMoverTable& beside = moves_[*joined];
-        const auto movers = static_cast<uint32_t>(beside.num_blocks());
-        kernel.launch(stream, table.num_blocks(),
-                      {params, at_call(with_rows(beside.params(), rows), *joined), movers,
-                       device::mover_blocks(kernel.config(), movers)},
-                      starts_early(op));
-      } else if (const std::optional<uint32_t> number_of_rows = setup_.program.rows[op.index]) {
-        const device::MoverParams behind =
-            at_call(with_rows(moves_[*number_of_rows].params(), rows), *number_of_rows);
-        kernel.launch(stream, table.num_blocks(), device::GemmRowsParams{params, behind},
-                      starts_early(op));
-      } else {
-        kernel.launch(stream, table.num_blocks(), params, starts_early(op));
-      }
-      break;
-    }
-    case StreamOp::move: {
-      const device::MoverParams params =
-          at_call(with_rows(moves_[op.index].params(), rows), op.index);
-      const cuda::DeviceMoverTable& table = moves_[op.index];
-      if (const int cluster = table.cluster()) {
-        const device::PassParams pass = table.pass_params(params);
-        partition_->launch(stream, table.num_blocks() * cluster, device::kPartitionThreads, cluster,
-                           &pass, starts_early(op));
-      } else if (table.passes()) {
-        const device::PassParams pass = table.pass_params(params);
-        pass_->launch(stream, table.num_pass_blocks(), device::kPassThreads, 1, &pass,
-                      starts_early(op));
-      } else {
-        mover_->launch(stream, table.num_blocks(), device::kMoverThreads, 1, &params,
-                       starts_early(op));
-      }
-      break;
-    }
-    case StreamOp::wait_value:
-      check(driver().stream_wait_value(stream.handle(), value_waits_[op.index].counter,
-                                       static_cast<uint64_t>(value_waits_[op.index].threshold),
-                                       cuda::kWaitAtLeast),
-            "wait in a stream");
-      break;
-    case StreamOp::wait:
-      sync_.await(stream, waits_[op.index], op.stream != 0, starts_early(op));
-      break;
-    case StreamOp::notify:
-      sync_.notify(stream, notifies_[op.index], starts_early(op));
-      break;
-    case StreamOp::copy:
-      for (const cuda::Transfer& transfer : copies_[op.index][static_cast<size_t>(set)]) {
-        const cuda::Transfer made = cuda::at_call(transfer, call_.places);
-        if (made.rows > 0) cuda::enqueue_transfer(stream, made);
-      }
-      break;
-    case StreamOp::copied_notify:
-      for (const cuda::Transfer& transfer : copied_transfers_[op.index][static_cast<size_t>(set)]) {
-        cuda::enqueue_transfer(stream, transfer);
-      }
-      break;
-    case StreamOp::collective:
-      make_collective(op, stream, set, rows);
-      break;
-    case StreamOp::record:
-      events_[op.index]->record(stream);
-      break;
-    case StreamOp::await:
-      stream.wait(*events_[op.index]);
-      break;
-  }
-}
-
-void RankStreams::make_collective(const Op& op, const Stream& stream, int set,
-                                  const RowsOfCall& rows) const {
-  if (setup_.low_latency == nullptr) {
-    std::vector<cuda::NcclCall> calls = collectives_[op.index][static_cast<size_t>(set)];
-    for (cuda::NcclCall& call : calls) call = cuda::at_call(call, call_.places);
-    make_calls(*setup_.communicators, setup_.rank, stream, calls);
-    return;
-  }
-  const LowLatencyOp& made = low_latency_[op.index];
-  cuda::LowLatencyCall call = call_of(made, set, rows);
-  if (call.chosen.counts_bad_ids) call.chosen.bad_ids = bad_ids_.address();
-  setup_.low_latency->launch(made.id, setup_.rank, stream, call, receives_early(op, set, call));
-}
-
-cuda::LowLatencyCall RankStreams::call_of(const LowLatencyOp& made, int set,
-                                          const RowsOfCall& rows) const {
-  cuda::LowLatencyCall call = made.by_set[static_cast<size_t>(set)];
-  const int64_t all = setup_.plan.op.rows();
-  if (rows.at != 0) {
-    const device::RunRows most = run_rows(setup_.plan.op, rows.rows != 0 ? rows.rows : all);
-    call = cuda::with_rows_at(call, rows.at, most, all);
-  } else if (rows.rows != 0) {
-    call = cuda::with_rows(call, run_rows(setup_.plan.op, rows.rows), all);
-  }
-  return cuda::at_call(call, call_.places);
+  signals_.end_run(main);
+  if (copied_) copied_->copy_outputs(main, call_.places, rows);
 }
 
 void RankStreams::enqueue_collectives(const Stream& stream) {
-  call_ = {places_before_calls(), 0};
-  for (uint32_t i = 0; i < collectives_.size(); ++i) {
-    make_collective({StreamOp::collective, 0, i}, stream, 0, {});
+  if (!collectives_.are_nccls()) return;
+  const cuda::CallPlaces places = places_before_calls();
+  for (uint32_t i = 0; i < collectives_.size(); ++i) collectives_.make(i, stream, 0, places);
+}
+
+void RankStreams::enqueue_products(const Stream& stream) {
+  if (library_.is_any()) library_.launch_every_algorithm(stream, places_before_calls());
+}
+
+cuda::CallPlaces RankStreams::places_before_calls() {
+  if (setup_.calls == nullptr || !before_calls_.empty()) return before_calls_;
+  size_t most = 0;
+  for (const CallTensors::Tensor& tensor : setup_.calls->all()) {
+    const auto row = static_cast<size_t>(tensor.cols * num_bytes(tensor.dtype));
+    most = std::max(most, row * static_cast<size_t>(tensor.rows));
+    before_calls_.push_back({0, row, row, tensor.rows});
   }
+  most = std::max(most, library_.most_weight_bytes());
+  for (size_t i = 0; i < setup_.calls->all().size(); ++i) {
+    if (!setup_.calls->all()[i].is_shared) continue;
+    const cuda::CallPlace place = before_calls_[i];
+    before_calls_.insert(before_calls_.end(), static_cast<size_t>(setup_.plan.ranks()), place);
+  }
+  memory_before_calls_ = cuda::DeviceMemory(most);
+  for (cuda::CallPlace& place : before_calls_) place.address = memory_before_calls_.address();
+  return before_calls_;
+}
+
+void RankStreams::begin_calls() {
+  before_calls_.clear();
+  memory_before_calls_ = {};
 }
 
 }  // namespace stretto::runtime

@@ -2,35 +2,25 @@
 // memory, transfers, collectives, waits and notifies.
 #pragma once
 
-#include <array>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "fabric/communicators.h"
-#include "gpu/gemm_kernel.h"
 #include "gpu/sync_kernels.h"
 #include "launch/rank_program.h"
-#include "launch/signal_layout.h"
 #include "run/call_graphs.h"
-#include "run/call_memory.h"
 #include "run/call_tensors.h"
-#include "run/copy_rows.h"
+#include "run/collective_launches.h"
+#include "run/copied_tensors.h"
 #include "run/expert_launches.h"
+#include "run/few_rows_launches.h"
+#include "run/kernel_spaces.h"
 #include "run/kernel_store.h"
 #include "run/library_launches.h"
-#include "run/low_latency_lane.h"
-#include "run/marked_tasks.h"
-#include "run/nccl_lane.h"
 #include "run/rows_of_call.h"
-#include "run/run_counts.h"
-#include "run/stuck_wait.h"
-#include "tables/collectives.h"
+#include "run/stream_signals.h"
+#include "run/table_kernels.h"
 #include "tables/copied_notifies.h"
-#include "tables/mover_table.h"
-#include "tables/plan_tables.h"
 #include "tables/transfers.h"
 
 namespace stretto::runtime {
@@ -64,6 +54,8 @@ class RankStreams {
   };
   // The rank's GPU must be current, here and below.
   explicit RankStreams(const Setup& setup);
+  RankStreams(const RankStreams&) = delete;
+  RankStreams& operator=(const RankStreams&) = delete;
 
   // One run, behind what `main` already has; what follows on `main` comes after the run. `capture`
   // is the stream's (Stream::capture()); `places` are of the call's tensors, where calls name them.
@@ -73,22 +65,22 @@ class RankStreams {
   // A captured graph must hold a multiple of this many runs.
   int runs_per_graph() const { return alternates_ ? sets_ : 1; }
   // Of all runs that have ended: ids that were no expert's and not -1, of all tokens.
-  uint64_t bad_ids() const;
+  uint64_t bad_ids() const { return tables_.bad_ids(); }
   // After counters were set to 0: the next run is the first.
   void restart();
   // By block of every kernel: the runs that it has begun. Where a run is a library's kernels only,
   // streams write it now and then instead, in the same runs on all ranks.
-  std::vector<uint64_t> runs_begun() const { return counts_.read(); }
-  // Nothing is written in runs of graphs then, for it would be the same each time.
+  std::vector<uint64_t> runs_begun() const { return spaces_.runs_begun(); }
   // A graph of the caller's may hold a run.
   bool was_captured() const { return is_captured_; }
+  // Streams write nothing in runs of graphs, for it would be the same each time.
   bool counts_runs() const { return shown_at_ == 0 || !is_captured_; }
   bool kernels_count() const { return shown_at_ == 0; }
   // All runs have ended: the next one is shown.
   void end_runs() { runs_since_end_ = 0; }
 
   // Of every kernel, where the setup asks for them; while no run is under way.
-  std::vector<KernelMarks> marks() const;
+  std::vector<KernelMarks> marks() const { return tables_.marks(); }
 
   // A library's products by themselves, on memory of nobody's where calls name tensors, once with
   // every algorithm that runs may take: at first use it loads its kernels, which a graph's capture
@@ -104,120 +96,65 @@ class RankStreams {
   void begin_calls();
 
   // The wait that a kernel gave up.
-  StuckWait locate(const device::WaitError& error) const;
-  bool has_stream_waits() const { return !value_waits_.empty(); }
-  // Waits of streams whose counters have not come, the first of each lane.
-  std::vector<StuckWait> stuck_stream_waits() const;
-  // Waits of streams by kernels that stood still when a deadline passed, since the last restart().
-  std::vector<StuckWait> let_go_waits() const;
-  // Lets every wait of a stream pass, until counters are reset.
-  void release_stream_waits() const;
+  StuckWait locate(const device::WaitError& error) const { return spaces_.locate(error); }
+  // What streams wait for, and how they get past it.
+  const StreamSignals& signals() const { return signals_; }
 
  private:
-  enum class StreamOp : uint8_t {
-    gemm,
-    move,
-    wait_value,
-    wait,
-    notify,
-    copy,
-    copied_notify,
-    collective,
-    record,
-    await
-  };
+  enum class StreamOp : uint8_t { gemm, move, signal, copy, collective, record, await };
   struct Op {
     StreamOp kind;
     uint32_t stream;
-    uint32_t index;  // in the list of its kind
+    uint32_t index;  // in the program or the list of its kind
   };
-  struct ValueWait {
-    cuda::Step step;
-    cuda::DevicePtr counter;
-    int64_t threshold;
-  };
-  // Of few rows, whose kernel sends what it has multiplied to a collective, or stores it.
-  struct FewRowsProduct {
-    const cuda::FewRowsKernel* kernel = nullptr;
-    struct Matrices {
-      cuda::FewRowsOperands of;
-      cuda::Matrix to;
-      bool operator==(const Matrices&) const = default;
-    };
-    std::vector<Matrices> by_set = {};
-    bool are_weights_given = false;         // no kernel of the plan writes them
-    std::optional<uint32_t> receiver = {};  // of low_latency_
-  };
-
-  struct LowLatencyOp {
-    int32_t id;
-    std::vector<cuda::LowLatencyCall> by_set;
-  };
-
-  // A call while it is enqueued: where its tensors lie, and what kernels read of them.
+  // A call while it is enqueued: where its tensors lie, and what tables have of them.
   struct Call {
     cuda::CallPlaces places;
     cuda::DevicePtr blob = 0;
   };
 
-  void add_kernels();
-  // All of a run, behind what the stream has.
-  void enqueue_run(const cuda::Stream& main, const RowsOfCall& rows, int set);
+  void add_ops();
+  void add_product(uint32_t kernel);
+  void add_copy(uint32_t stream, const cuda::Step& step);
+  void add_collective(uint32_t stream, const cuda::Step& step);
+  bool do_places_alternate() const;
+  int sms_for_library() const;    // that a product may have, 0: all
+  int sms_beside_movers() const;  // the same
   bool takes_graphs() const;
+
   // Finds the call's tables; what tells it from others.
   CallSlots::Key begin_call(const cuda::Stream& main, bool is_captured);
   // What calls are alike in that differ in addresses.
   CallSlots::Key kind_of_call(const RowsOfCall& rows, int set) const;
-  uint64_t copied_in_call() const;
-  void copy_tensors(const cuda::Stream& main, bool outputs, const RowsOfCall& rows);
   // One piece of memory that stands for every tensor in what is enqueued before calls.
   cuda::CallPlaces places_before_calls();
-  device::GemmParams at_call(device::GemmParams params, size_t kernel) const;
-  device::MoverParams at_call(device::MoverParams params, size_t kernel) const;
-  cuda::LowLatencyCall call_of(const LowLatencyOp& made, int set, const RowsOfCall& rows) const;
-  void add_products();
-  void add_few_rows(uint32_t kernel);
-  void send_product(const Op& op, const cuda::Stream& stream, int set,
-                    const RowsOfCall& rows) const;
-  // Of an op that receives: its product is the op before it, and does not read where it writes.
-  bool receives_early(const Op& op, int set, const cuda::LowLatencyCall& call) const;
-  void require_clusters() const;
-  int sms_for_library() const;    // that a product may have, 0: all
-  int sms_beside_movers() const;  // the same
-  void add_marks(std::vector<uint32_t>& lanes, std::vector<std::vector<uint32_t>>& positions);
-  void add_ops();
-  void add_waits(uint32_t stream, const std::vector<cuda::Step>& steps);
-  void add_notifies(uint32_t stream, const std::vector<cuda::Step>& steps);
-  void add_copy(uint32_t stream, const cuda::Step& step);
-  void add_collective(uint32_t stream, const cuda::Step& step);
-  void add_copied_notifies(uint32_t stream, const std::vector<cuda::CopiedNotify>& notifies);
-  void place_copied_notifies();
-  void place_let_go_words();
-  void clear_let_go_words();
-  void add_ends_of_run();
-  device::SignalSpace space_of(KernelPlace place, int blocks = 1);
-  cuda::DevicePtr counter(const Instr& wait) const;
   int next_set(const std::optional<uint64_t>& capture);
   void show_run(const cuda::Stream& main, bool is_captured);
-  void multiply(uint32_t kernel, const cuda::Stream& stream, int set, const RowsOfCall& rows,
-                bool starts_early);
+
+  // All of a run, behind what the stream has.
+  void enqueue_run(const cuda::Stream& main, const RowsOfCall& rows, int set);
+  void issue(const Op& op, const cuda::Stream& stream, int set, const RowsOfCall& rows);
+  void multiply(const Op& op, const cuda::Stream& stream, int set, const RowsOfCall& rows);
+  void multiply_few_rows(const Op& op, const cuda::Stream& stream, int set,
+                         const RowsOfCall& rows) const;
   void make_collective(const Op& op, const cuda::Stream& stream, int set,
                        const RowsOfCall& rows) const;
-  void issue(const Op& op, const cuda::Stream& stream, int set, const RowsOfCall& rows);
   // Whether a kernel of tiles is none of cuBLAS.
   bool is_kernel_of_ours(uint32_t gemm) const;
   // Whether both it, one of ops_, and the one before it are kernels of ours, which wait for the end
   // of that by themselves; or it begins a run that may begin so.
   bool starts_early(const Op& op) const;
-  template <typename Params>
-  Params with_rows(const Params& params, const RowsOfCall& rows) const;
+  // The op before it in its stream, where that is the one enqueued right before.
+  const Op* ahead_of(const Op& op) const;
+  // Of an op that receives: its product is the op before it, and does not read where it writes.
+  bool receives_early(const Op& op, int set, const cuda::LowLatencyCall& call) const;
 
   Setup setup_;
   int sets_;
   // Kernels of a run's only stream are started while those before them end: where the rank has the
   // GPU to itself, since two of its kernels may hold blocks at once. So is its first one.
   bool kernels_overlap_ = false, overlaps_ = false;
-  bool alternates_ = false;  // copies or collectives lie elsewhere from one run to the next
+  bool alternates_ = false;  // what host or library reads or writes lies elsewhere in the next run
   uint64_t eager_runs_ = 0, captured_runs_ = 0, capture_ = 0;
   cuda::DevicePtr shown_at_ = 0;  // where streams write what kernels do not count, else 0
   uint64_t shown_runs_ = 0, runs_since_end_ = 0;
@@ -226,46 +163,26 @@ class RankStreams {
   std::vector<std::unique_ptr<cuda::Stream>> streams_;  // the first is empty: the caller's
   std::vector<std::unique_ptr<cuda::Event>> events_, joins_;
   cuda::Event fork_;
-  const cuda::Kernel* mover_ = nullptr;
-  const cuda::Kernel* pass_ = nullptr;
-  const cuda::Kernel* partition_ = nullptr;
-  const cuda::SyncKernels& sync_;
-
   std::vector<Op> ops_;
-  std::vector<const cuda::GemmKernel*> gemm_kernels_;
-  std::vector<cuda::DeviceGemmTable> gemms_;  // of each of these
+
+  const cuda::SyncKernels& sync_;
+  KernelSpaces spaces_;
+  TableKernels tables_;
+  StreamSignals signals_;
   LibraryLaunches library_;  // by number among the kernels that a library multiplies
-  std::map<uint32_t, FewRowsProduct> few_rows_;  // by GEMM kernel
-  ExpertLaunches experts_;                       // by the same number; of each kernel either
-  std::vector<cuda::DeviceMoverTable> moves_;
-  std::vector<KernelMarks> marks_;  // without their words, of gemms_ and then moves_
-  std::vector<ValueWait> value_waits_;
-  std::vector<device::StreamWaitParams> waits_;
-  std::vector<std::vector<cuda::Step>> waits_of_;  // by kernel of waits_
-  cuda::DeviceMemory let_go_;                      // of all of them
-  std::vector<device::StreamNotifyParams> notifies_;
-  std::vector<std::vector<std::vector<cuda::Transfer>>> copies_;       // [copy][set]
-  std::vector<std::vector<std::vector<cuda::NcclCall>>> collectives_;  // [collective][set]
-  std::vector<LowLatencyOp> low_latency_;  // where these make them: then there are no collectives_
-  cuda::DeviceMemory bad_ids_;             // one number, where rows choose experts
+  ExpertLaunches experts_;   // by the same number; of each kernel either
+  CollectiveLaunches collectives_;
+  FewRowsLaunches few_rows_;                                      // by GEMM kernel
+  std::vector<std::vector<std::vector<cuda::Transfer>>> copies_;  // [copy][set]
+  device::CheckSetParams check_set_{};                            // where runs alternate
+
   Call call_;
-  // Where calls name tensors, and a run is more than a launch.
+  std::optional<CopiedTensors> copied_;  // where calls name tensors
+  uint64_t copied_bytes_ = 0;
+  // Then, where a run is more than a launch.
   std::unique_ptr<CallGraphs> call_graphs_;
-  std::unique_ptr<CallMemory> call_memory_;  // where tables hang on a call's addresses
-  std::optional<CopyRows> copy_rows_;        // where memory may say the rows of a copied result
   std::vector<cuda::CallPlace> before_calls_;
   cuda::DeviceMemory memory_before_calls_;
-  uint64_t copied_bytes_ = 0;
-  // What copies make of notifies: each op is a range of them, and a list of transfers a set.
-  std::vector<cuda::CopiedNotify> copied_;
-  std::vector<std::pair<size_t, size_t>> copied_ranges_;
-  std::vector<std::vector<std::vector<cuda::Transfer>>> copied_transfers_;  // [op][set]
-  cuda::DeviceMemory words_;                                                // of copied_
-  std::vector<KernelPlace> places_of_kernels_;  // by SignalSpace::kernel
-  RunCounts counts_;
-  std::vector<cuda::DeviceMemory> entries_;
-  device::CheckSetParams check_set_{};  // where runs alternate
-  std::optional<device::AdvanceParams> advance_;
 };
 
 }  // namespace stretto::runtime

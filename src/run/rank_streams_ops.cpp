@@ -1,14 +1,56 @@
-// What a run of a rank consists of: an op for each step.
-#include <span>
+// What the runs of a rank consist of: an op for each step of its program, and how it is enqueued.
+#include <algorithm>
 
 #include "run/rank_streams.h"
 #include "stretto/error.h"
+#include "tables/call_lists.h"
 
 namespace stretto::runtime {
 
-using cuda::DevicePtr;
 using cuda::Step;
 using cuda::StepKind;
+using cuda::Stream;
+
+// A library's blocks for which movers leave no SM would run after all the others, in the time of
+// two products. Movers stay until their last task has ended. Of SMs that are left free to others it
+// takes none where it can: its blocks end by themselves, but others would wait for them.
+int RankStreams::sms_for_library() const {
+  return setup_.device.free_sms() > 0 ? setup_.device.num_sms() : 0;
+}
+
+int RankStreams::sms_beside_movers() const {
+  const cuda::RankProgram& program = setup_.program;
+  for (const cuda::StepStream& stream : program.streams) {
+    if (stream.kind != LaneKind::comm) continue;
+    const auto blocks = static_cast<int>(program.moves[stream.steps.front().index].size());
+    return std::max(1, setup_.device.num_sms() - blocks);
+  }
+  return sms_for_library();
+}
+
+// Where a library multiplies: by cuBLAS, by the kernel of few rows or by those of experts.
+void RankStreams::add_product(uint32_t kernel) {
+  const cuda::RankProgram& program = setup_.program;
+  const cuda::GemmNeeds& needs = program.needs[kernel];
+  const std::vector<cuda::BlockPart>& parts = program.gemms[kernel];
+  // All that a gather's last kernel reads has come; of a reduction's last movers wait to send it.
+  const bool is_alone = kernel + 1 == program.gemms.size() && !setup_.plan.op.ends_with_terms();
+  const int sms = is_alone ? sms_for_library() : sms_beside_movers();
+  const bool by_experts = cuda::is_by_experts(needs);
+  if (needs.few_rows) {
+    const std::vector<cuda::Product> found = cuda::products_of(setup_.plan, parts);
+    STRETTO_ASSERT(found.size() == 1, "a kernel of few rows has one product");
+    few_rows_.add(kernel, found.front());
+  }
+  experts_.add(by_experts ? cuda::expert_products_of(setup_.plan, *program.sums, parts)
+                          : std::vector<cuda::ExpertProduct>(),
+               needs, sms);
+  if (by_experts || needs.few_rows) {
+    library_.add_none();
+  } else {
+    library_.add(cuda::products_of(setup_.plan, parts), *needs.library, sms);
+  }
+}
 
 void RankStreams::add_ops() {
   const cuda::RankProgram& program = setup_.program;
@@ -33,11 +75,18 @@ void RankStreams::add_ops() {
         ops_.push_back({StreamOp::move, stream, step.index});
         break;
       case StepKind::wait:
-        add_waits(stream, same);
+      case StepKind::notify: {
+        const uint32_t first = signals_.num_acts();
+        if (step.kind == StepKind::wait) {
+          signals_.add_waits(same);
+        } else {
+          signals_.add_notifies(same);
+        }
+        for (uint32_t act = first; act < signals_.num_acts(); ++act) {
+          ops_.push_back({StreamOp::signal, stream, act});
+        }
         break;
-      case StepKind::notify:
-        add_notifies(stream, same);
-        break;
+      }
       case StepKind::copy:
         add_copy(stream, step);
         break;
@@ -54,147 +103,130 @@ void RankStreams::add_ops() {
   }
 }
 
-DevicePtr RankStreams::counter(const Instr& wait) const {
-  return reinterpret_cast<DevicePtr>(setup_.space.own) +
-         uint64_t{setup_.signals.index_of(wait.signal)} * device::kSignalStride * 8;
-}
-
-void RankStreams::add_waits(uint32_t stream, const std::vector<Step>& steps) {
-  std::vector<device::WaitEntry> entries;
-  std::vector<Step> by_kernel;
-  for (const Step& step : steps) {
-    const Instr& instr = step.instr(setup_.plan);
-    if (setup_.signals.is_relative(setup_.rank, setup_.signals.index_of(instr.signal))) {
-      ops_.push_back({StreamOp::wait_value, stream, static_cast<uint32_t>(value_waits_.size())});
-      value_waits_.push_back(
-          {step, counter(instr), setup_.signals.relative_threshold(setup_.rank, instr)});
-    } else {
-      entries.push_back(setup_.signals.wait_entry(setup_.plan, setup_.rank, instr));
-      by_kernel.push_back(step);
-    }
-  }
-  if (entries.empty()) return;
-  ops_.push_back({StreamOp::wait, stream, static_cast<uint32_t>(waits_.size())});
-  const device::SignalSpace space = space_of({nullptr, by_kernel});
-  waits_.push_back({space, entries_.emplace_back(cuda::upload(entries)).as<device::WaitEntry>(),
-                    nullptr, static_cast<uint32_t>(entries.size()), 0});
-  waits_of_.push_back(std::move(by_kernel));
-}
-
-void RankStreams::place_let_go_words() {
-  size_t count = 0;
-  for (const device::StreamWaitParams& waits : waits_) count += waits.num_waits;
-  let_go_ = cuda::DeviceMemory(count * sizeof(device::LetGo));
-  auto* at = let_go_.as<device::LetGo>();
-  for (device::StreamWaitParams& waits : waits_) {
-    waits.let_go = at;
-    at += waits.num_waits;
-  }
-}
-
-void RankStreams::clear_let_go_words() {
-  const std::vector<device::LetGo> none(let_go_.num_bytes() / sizeof(device::LetGo));
-  if (!none.empty()) let_go_.upload(none.data(), let_go_.num_bytes());
-}
-
-void RankStreams::add_notifies(uint32_t stream, const std::vector<Step>& steps) {
-  std::vector<device::NotifyEntry> entries;
-  std::vector<cuda::CopiedNotify> copied;
-  for (const Step& step : steps) {
-    if (const auto* notify = setup_.copied_notifies.of(step.lane, step.position)) {
-      copied.push_back(*notify);
-    } else {
-      entries.push_back(setup_.signals.notify_entry(setup_.plan, step.instr(setup_.plan)));
-    }
-  }
-  if (!copied.empty()) add_copied_notifies(stream, cuda::last_of_each_counter(copied));
-  if (entries.empty()) return;
-  ops_.push_back({StreamOp::notify, stream, static_cast<uint32_t>(notifies_.size())});
-  notifies_.push_back({space_of({}),
-                       entries_.emplace_back(cuda::upload(entries)).as<device::NotifyEntry>(),
-                       static_cast<uint32_t>(entries.size()), 0});
-}
-
-void RankStreams::add_copied_notifies(uint32_t stream,
-                                      const std::vector<cuda::CopiedNotify>& notifies) {
-  ops_.push_back({StreamOp::copied_notify, stream, static_cast<uint32_t>(copied_ranges_.size())});
-  copied_ranges_.push_back({copied_.size(), notifies.size()});
-  copied_.insert(copied_.end(), notifies.begin(), notifies.end());
-}
-
-void RankStreams::place_copied_notifies() {
-  words_ = cuda::DeviceMemory(copied_.size() * sizeof(uint64_t));
-  const std::span<const cuda::CopiedNotify> all(copied_);
-  for (const auto& [first, count] : copied_ranges_) {
-    auto& by_set = copied_transfers_.emplace_back();
-    for (int set = 0; set < sets_; ++set) {
-      by_set.push_back(cuda::transfers_of(all.subspan(first, count),
-                                          words_.address() + first * sizeof(uint64_t),
-                                          setup_.counters, set));
-      alternates_ = alternates_ || by_set.back() != by_set.front();
-    }
-  }
-  restart();
-}
-
 void RankStreams::add_copy(uint32_t stream, const Step& step) {
   ops_.push_back({StreamOp::copy, stream, static_cast<uint32_t>(copies_.size())});
   auto& by_set = copies_.emplace_back();
   for (int set = 0; set < sets_; ++set) {
     by_set.push_back(cuda::transfers_of(setup_.plan, step.instr(setup_.plan), setup_.places, set));
-    alternates_ = alternates_ || by_set.back() != by_set.front();
   }
 }
 
 void RankStreams::add_collective(uint32_t stream, const Step& step) {
-  if (setup_.low_latency != nullptr) {
-    ops_.push_back({StreamOp::collective, stream, static_cast<uint32_t>(low_latency_.size())});
-    LowLatencyOp& made = low_latency_.emplace_back();
-    for (auto& [kernel, product] : few_rows_) {
-      if (setup_.program.sent[kernel] == step) {
-        product.receiver = static_cast<uint32_t>(low_latency_.size() - 1);
-      }
-    }
-    made.id = step.instr(setup_.plan).id;
-    for (int set = 0; set < sets_; ++set) {
-      made.by_set.push_back(
-          cuda::low_latency_call(setup_.plan, step.lane, step.position, setup_.places, set));
-      alternates_ = alternates_ || made.by_set.back() != made.by_set.front();
-    }
-    return;
-  }
-  STRETTO_ASSERT(setup_.communicators != nullptr, "collectives come with communicators");
-  ops_.push_back({StreamOp::collective, stream, static_cast<uint32_t>(collectives_.size())});
-  auto& by_set = collectives_.emplace_back();
-  for (int set = 0; set < sets_; ++set) {
-    by_set.push_back(cuda::nccl_calls(setup_.plan, step.lane, step.position, setup_.places, set));
-    alternates_ = alternates_ || by_set.back() != by_set.front();
+  const uint32_t number = collectives_.size();
+  ops_.push_back({StreamOp::collective, stream, number});
+  collectives_.add(step);
+  if (collectives_.are_nccls()) return;
+  for (uint32_t kernel = 0; kernel < setup_.program.sent.size(); ++kernel) {
+    if (setup_.program.sent[kernel] == step) few_rows_.send(kernel, number);
   }
 }
 
-void RankStreams::add_ends_of_run() {
-  if (alternates_) check_set_ = {space_of({}), 0, static_cast<uint32_t>(sets_)};
-  std::vector<device::RelativeCounter> counters;
-  for (uint32_t signal = 0; signal < setup_.signals.num_signals(); ++signal) {
-    if (!setup_.signals.is_relative(setup_.rank, signal)) continue;
-    counters.push_back({signal, 0, setup_.signals.per_run(setup_.rank, signal)});
+bool RankStreams::do_places_alternate() const {
+  const bool copies = std::any_of(copies_.begin(), copies_.end(), [](const auto& by_set) {
+    return std::any_of(by_set.begin(), by_set.end(),
+                       [&](const auto& of_set) { return of_set != by_set.front(); });
+  });
+  return copies || library_.alternates() || experts_.alternates() || few_rows_.alternates() ||
+         collectives_.alternates() || signals_.alternates();
+}
+
+bool RankStreams::is_kernel_of_ours(uint32_t gemm) const {
+  if (!setup_.program.needs[gemm].library) return true;
+  return !library_.has(setup_.program.number_of_kind(gemm));  // of experts
+}
+
+bool RankStreams::starts_early(const Op& op) const {
+  const auto is_ours = [&](const Op& one) {
+    return one.kind == StreamOp::move ||
+           (one.kind == StreamOp::signal && signals_.is_kernel(one.index)) ||
+           (one.kind == StreamOp::gemm && is_kernel_of_ours(one.index));
+  };
+  const auto at = static_cast<size_t>(&op - ops_.data());
+  if (at == 0) return overlaps_;
+  return kernels_overlap_ && is_ours(op) && is_ours(ops_[at - 1]);
+}
+
+const RankStreams::Op* RankStreams::ahead_of(const Op& op) const {
+  const auto at = static_cast<size_t>(&op - ops_.data());
+  return at > 0 && ops_[at - 1].stream == op.stream ? &ops_[at - 1] : nullptr;
+}
+
+// A kernel of a collective waits for its stream itself, and lets the next one start before it has
+// ended; it writes none of the weights that a caller gives, nor does another product of few rows. A
+// run's first kernel is behind the caller's, which may write them: its weights are never early. Nor
+// are those behind a collective of no rows, for which nothing is launched.
+void RankStreams::multiply_few_rows(const Op& op, const Stream& stream, int set,
+                                    const RowsOfCall& rows) const {
+  const Op* ahead = ahead_of(op);
+  const bool is_behind_sums = ahead != nullptr && ahead->kind == StreamOp::collective &&
+                              collectives_.is_kernel(ahead->index, set);
+  const bool is_behind_product = ahead != nullptr && ahead->kind == StreamOp::gemm &&
+                                 setup_.program.needs[ahead->index].few_rows;
+  const bool overlaps = starts_early(op) || (kernels_overlap_ && is_behind_sums);
+  few_rows_.launch(op.index, stream, set, rows, call_.places, overlaps,
+                   overlaps && (is_behind_sums || is_behind_product));
+}
+
+// Others begin behind all that their stream did, whenever they are started.
+bool RankStreams::receives_early(const Op& op, int set, const cuda::LowLatencyCall& call) const {
+  const std::optional<uint32_t> sender = few_rows_.sender(op.index);
+  if (!sender) return true;
+  const Op* ahead = ahead_of(op);
+  return ahead != nullptr && ahead->kind == StreamOp::gemm && ahead->index == *sender &&
+         few_rows_.is_clear_of(*sender, set, call, call_.places);
+}
+
+void RankStreams::issue(const Op& op, const Stream& stream, int set, const RowsOfCall& rows) {
+  switch (op.kind) {
+    case StreamOp::gemm:
+      multiply(op, stream, set, rows);
+      break;
+    case StreamOp::move:
+      tables_.move(op.index, stream, {rows, call_.blob}, starts_early(op));
+      break;
+    case StreamOp::signal:
+      signals_.enqueue(op.index, stream, set, op.stream != 0, starts_early(op));
+      break;
+    case StreamOp::copy:
+      for (const cuda::Transfer& transfer : copies_[op.index][static_cast<size_t>(set)]) {
+        const cuda::Transfer made = cuda::at_call(transfer, call_.places);
+        if (made.rows > 0) cuda::enqueue_transfer(stream, made);
+      }
+      break;
+    case StreamOp::collective:
+      make_collective(op, stream, set, rows);
+      break;
+    case StreamOp::record:
+      events_[op.index]->record(stream);
+      break;
+    case StreamOp::await:
+      stream.wait(*events_[op.index]);
+      break;
   }
-  std::vector<device::CopiedWord> copied;
-  for (const cuda::CopiedNotify& notify : copied_) {
-    copied.push_back({notify.per_run, notify.copies, 0});
+}
+
+void RankStreams::multiply(const Op& op, const Stream& stream, int set, const RowsOfCall& rows) {
+  const cuda::GemmNeeds& needs = setup_.program.needs[op.index];
+  if (needs.few_rows) {
+    multiply_few_rows(op, stream, set, rows);
+  } else if (needs.library) {
+    const uint32_t number = setup_.program.number_of_kind(op.index);
+    experts_.launch(number, stream, starts_early(op), kernels_overlap_);
+    library_.launch(number, stream, set, rows, call_.places);
+  } else {
+    tables_.multiply(op.index, stream, {rows, call_.blob}, starts_early(op));
   }
-  // A run without any kernel has one all the same, so that the host sees runs go by; but not where
-  // it would take its time behind a library's kernels.
-  if (counters.empty() && copied.empty() &&
-      (!counts_.empty() || library_.is_any() || !few_rows_.empty())) {
+}
+
+void RankStreams::make_collective(const Op& op, const Stream& stream, int set,
+                                  const RowsOfCall& rows) const {
+  if (collectives_.are_nccls()) {
+    collectives_.make(op.index, stream, set, call_.places);
     return;
   }
-  advance_ = {space_of({}),
-              entries_.emplace_back(cuda::upload(counters)).as<device::RelativeCounter>(),
-              entries_.emplace_back(cuda::upload(copied)).as<device::CopiedWord>(),
-              words_.as<device::uint64>(),
-              static_cast<uint32_t>(counters.size()),
-              static_cast<uint32_t>(copied.size())};
+  cuda::LowLatencyCall call = collectives_.call(op.index, set, rows, call_.places);
+  if (call.chosen.counts_bad_ids) call.chosen.bad_ids = tables_.bad_ids_at();
+  collectives_.launch(op.index, stream, call, receives_early(op, set, call));
 }
 
 }  // namespace stretto::runtime
