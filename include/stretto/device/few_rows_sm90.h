@@ -102,7 +102,7 @@ STRETTO_DEVICE void few_rows_in_turn(const FewRowsParams& params,
         if (threadIdx.x % 32 == 0) barrier_arrive(shared.kept_empty);
       }
     }
-  } else if (threadIdx.x % 32 != 0) {
+  } else if (!is_elected()) {
     wait_for_stream();
   } else {
     const uint32 load_warp = warp - kConsumerWarps;
@@ -136,7 +136,7 @@ STRETTO_DEVICE void few_rows_at_once(const FewRowsParams& params,
     } else {
       few_rows_keep<kConfig>(shared, warp / 4, sums);
     }
-  } else if (threadIdx.x % 32 != 0) {
+  } else if (!is_elected()) {
     wait_for_stream();
   } else if (warp != kConsumerWarps + 1) {
     few_rows_load<kConfig>(shared, part,

@@ -60,8 +60,9 @@ STRETTO_DEVICE void gemm_sm90(const GemmParams& params, uint32 index,
   const uint32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
   const uint32 lane = threadIdx.x % 32;
   const bool moves = warp >= static_cast<uint32>(kConfig.consumers) * 4;
-  const bool loads = moves && warp % 4 == 0 && lane == 0;
-  const bool stores = moves && warp % 4 == 1 && lane == 0;
+  const bool elected = is_elected();
+  const bool loads = moves && warp % 4 == 0 && elected;
+  const bool stores = moves && warp % 4 == 1 && elected;
 
   // What the first load needs is fetched while the barriers are being made, and the kernel before
   // may still run: tables stay as they are.
