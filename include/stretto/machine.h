@@ -18,9 +18,6 @@ struct RateCurve {
   double at(double x) const;  // GB/s
 };
 
-// A Hopper GPU's L2 cache has so many (an A100's 40 MB), in halves that keep copies of their own.
-inline constexpr double kL2Bytes = 50e6;
-
 struct Machine {
   std::string name;
   std::string description;
@@ -35,6 +32,7 @@ struct Machine {
   double tile_overhead_us = 0;    // what a tile costs beyond its MMAs: prologue and epilogue
   double hbm_gb_per_s = 0;        // read + write
   double block_hbm_gb_per_s = 0;  // read + write rate of one block that copies or reduces
+  double l2_mb = 50;  // L2 cache of a GPU, in halves that keep copies of their own; 10^6 bytes
 
   // Links, per GPU and direction
   double link_gb_per_s = 0;     // one GPU's port inside the node, all GPUs sending at once
@@ -67,6 +65,7 @@ struct Machine {
   std::vector<std::string> sources;  // where the figures come from, in the file's order
 
   int ranks() const { return nodes * ranks_per_node; }
+  double l2_bytes() const { return l2_mb * 1e6; }
   int node_of(int rank) const { return rank / ranks_per_node; }
   bool same_node(int a, int b) const { return node_of(a) == node_of(b); }
 };

@@ -25,6 +25,7 @@ Json to_json(const Machine& machine) {
 #define STRETTO_FIELD(field, ...) json[#field] = machine.field;
   STRETTO_MACHINE_COUNTS(STRETTO_FIELD)
   STRETTO_MACHINE_SCALARS(STRETTO_FIELD)
+  STRETTO_MACHINE_LATER_SCALARS(STRETTO_FIELD)
 #undef STRETTO_FIELD
 #define STRETTO_CURVE(field, ...)                              \
   json[#field] = Json::array();                                \
@@ -57,6 +58,7 @@ std::string print(const Machine& machine) {
   add(#field, fmt::format("{:g} {}", double(machine.field), unit));
   STRETTO_MACHINE_COUNTS(STRETTO_FIELD)
   STRETTO_MACHINE_SCALARS(STRETTO_FIELD)
+  STRETTO_MACHINE_LATER_SCALARS(STRETTO_FIELD)
 #undef STRETTO_FIELD
 #define STRETTO_CURVE(field, unit) add(#field, curve_text(machine.field, unit));
   STRETTO_MACHINE_CURVES(STRETTO_CURVE)

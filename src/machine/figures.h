@@ -33,6 +33,9 @@ namespace stretto {
   X(gemm_slowdown_sm_push, "times", 1, 100)      \
   X(gemm_slowdown_copy_engine, "times", 1, 100)
 
+// Scalars that files came without before: such a file has a Hopper GPU's, as Machine has them.
+#define STRETTO_MACHINE_LATER_SCALARS(X) X(l2_mb, "MB", 1e-2, 1e5)
+
 // X(field, unit of x and rate)
 #define STRETTO_MACHINE_CURVES(X)         \
   X(push_by_blocks, "blocks, GB/s")       \

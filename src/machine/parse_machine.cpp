@@ -74,11 +74,11 @@ class MachineParser {
 
   // The figure's object when the file has it; its unit and source are checked and noted.
   const Json* figure(const Json& figures, const std::string& name, std::string_view unit,
-                     std::string_view value_key, Machine& machine) const {
+                     std::string_view value_key, Machine& machine, bool may_miss = false) const {
     const auto found = figures.find(name);
     const std::string path = "figures." + name;
     if (found == figures.end()) {
-      if (!has_base_) json_.fail(path + " is missing");
+      if (!has_base_ && !may_miss) json_.fail(path + " is missing");
       return nullptr;
     }
     json_.allow_keys(*found, path, {value_key, "unit", "source"});
@@ -105,6 +105,7 @@ class MachineParser {
 #define STRETTO_NAME(field, ...) known.push_back(#field);
     STRETTO_MACHINE_COUNTS(STRETTO_NAME)
     STRETTO_MACHINE_SCALARS(STRETTO_NAME)
+    STRETTO_MACHINE_LATER_SCALARS(STRETTO_NAME)
     STRETTO_MACHINE_CURVES(STRETTO_NAME)
 #undef STRETTO_NAME
     json_.allow_keys(figures, "figures", known);
@@ -119,6 +120,12 @@ class MachineParser {
     machine.field = json_.read_number(*value, "figures." #field, least, most); \
   }
     STRETTO_MACHINE_SCALARS(STRETTO_SCALAR)
+#undef STRETTO_SCALAR
+#define STRETTO_SCALAR(field, unit, least, most)                                   \
+  if (const Json* value = figure(figures, #field, unit, "value", machine, true)) { \
+    machine.field = json_.read_number(*value, "figures." #field, least, most);     \
+  }
+    STRETTO_MACHINE_LATER_SCALARS(STRETTO_SCALAR)
 #undef STRETTO_SCALAR
 #define STRETTO_CURVE(field, unit)                                            \
   if (const Json* value = figure(figures, #field, unit, "points", machine)) { \

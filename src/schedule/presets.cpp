@@ -174,9 +174,9 @@ Schedule make_fused(Granularity granularity, Sync sync, const Segment& op, const
 }
 
 // Out of step, each lane of a gather would read B by itself, where the cache does not hold it.
-bool lanes_would_fall_apart(const Segment& op) {
-  return op.ranks > 1 && op.gathers() &&
-         static_cast<double>(op.product_cols() * op.local_k() * num_bytes(op.dtype)) > kL2Bytes;
+bool lanes_would_fall_apart(const Segment& op, const Machine& machine) {
+  const auto bytes = static_cast<double>(op.product_cols() * op.local_k() * num_bytes(op.dtype));
+  return op.ranks > 1 && op.gathers() && bytes > machine.l2_bytes();
 }
 
 // Who computes a tile of its own adds to it at once what the others sent: no SMs are set aside.
@@ -193,7 +193,7 @@ Schedule make_tiles(const Segment& op, const Machine& machine) {
   schedule.tile_m = point.tile.m;
   schedule.tile_n = point.tile.n;
   if (schedule.order == Order::peer_staggered) schedule.order = Order::interleaved;
-  if (lanes_would_fall_apart(op)) schedule.start = Start::wave;
+  if (lanes_would_fall_apart(op, machine)) schedule.start = Start::wave;
   return schedule;
 }
 

@@ -219,7 +219,7 @@ double Costs::slowdown_when_late(const Instr& instr, double late_us) const {
   const double read = std::min<double>(b.rows, tiles * tile.rows()) * of_k *
                       static_cast<double>(num_bytes(b.dtype));  // by a wave
   const double whole_us = mma_us(instr) * of_k / std::max(1, tile.cols());
-  const double behind = late_us / whole_us * read / (kL2Bytes / 2);
+  const double behind = late_us / whole_us * read / (machine_.l2_bytes() / 2);
   return 1 + kReadAnew * std::clamp(2 * behind - 1, 0.0, 1.0);
 }
 

@@ -158,8 +158,8 @@ void Costs::find_terms() {
 // Tiles that read much from memory, kernel by kernel: what one reads leaves the others their power.
 void Costs::slow_by_reads() {
   if (plan_.library_gemms) return;
-  const std::vector<std::vector<double>> read =
-      bytes_from_memory(plan_, [&](const Instr& instr) { return part_of(instr).k; });
+  const std::vector<std::vector<double>> read = bytes_from_memory(
+      plan_, machine_.l2_bytes(), [&](const Instr& instr) { return part_of(instr).k; });
   std::vector<std::vector<double>> busy_us(read.size());
   const auto for_each_tile = [&](const auto& visit) {
     for (const Lane& lane : plan_.lanes) {

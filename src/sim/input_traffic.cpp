@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "plan/region_numbers.h"
-#include "stretto/machine.h"
 
 namespace stretto::sim {
 namespace {
@@ -45,6 +44,9 @@ std::vector<std::vector<Wave>> waves_of(const Plan& plan, int rank) {
 // may be added in any order.
 class Reader {
  public:
+  // `cache`: bytes that stay from one wave to the next.
+  explicit Reader(double cache) : cache_(cache) {}
+
   // In the wave at hand: each stripe, rows of an input from where the tile's K begins, once.
   void read(const Region& stripe, double bytes) {
     const uint32_t number = stripes_.of(stripe);
@@ -61,7 +63,7 @@ class Reader {
     for (const uint32_t number : wave_reads_) {
       Known& one = known_[number];
       // From one wave's reading to the next wave's all that either reads passes by.
-      const bool is_held = one.read_before >= 0 && read_ + all - one.read_before <= kL2Bytes / 2;
+      const bool is_held = one.read_before >= 0 && read_ + all - one.read_before <= cache_;
       if (!is_held) from_memory_ += one.bytes;
       one.read_before = read_;
     }
@@ -77,6 +79,7 @@ class Reader {
     double bytes = 0;
     double read_before = -1;  // all that had been when its last wave began; negative: it had none
   };
+  const double cache_;
   RegionNumbers stripes_;
   std::vector<Known> known_;  // by stripe
   std::vector<uint32_t> wave_reads_;
@@ -86,12 +89,12 @@ class Reader {
 
 }  // namespace
 
-std::vector<std::vector<double>> bytes_from_memory(const Plan& plan,
+std::vector<std::vector<double>> bytes_from_memory(const Plan& plan, double cache,
                                                    const std::function<int(const Instr&)>& k_of) {
   std::vector<std::vector<double>> by_rank;
   for (int rank = 0; rank < plan.ranks(); ++rank) {
     std::vector<double>& by_kernel = by_rank.emplace_back();
-    Reader reader;
+    Reader reader(cache / 2);
     for (const std::vector<Wave>& waves : waves_of(plan, rank)) {
       const double before = reader.from_memory();
       for (const Wave& wave : waves) {

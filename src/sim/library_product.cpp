@@ -67,7 +67,7 @@ class Fastest {
 }  // namespace
 
 double reread_us(double bytes, double of_memory, const Machine& machine) {
-  const double kept = std::clamp((1 - bytes / kL2Bytes) / (1 - kKeptOfCache), 0.0, 1.0);
+  const double kept = std::clamp((1 - bytes / machine.l2_bytes()) / (1 - kKeptOfCache), 0.0, 1.0);
   return bytes * (kept / kReadOfCache + (1 - kept) / of_memory) / (machine.hbm_gb_per_s * 1e3);
 }
 

@@ -12,12 +12,13 @@
 namespace stretto {
 namespace {
 
-double read_by_first(const char* op_text, const char* schedule) {
+double read_by_first(const char* op_text, const char* schedule,
+                     double cache = load_machine("h200x8").l2_bytes()) {
   const Segment op = parse_segment(op_text);
   const Machine machine = load_machine("h200x8");
   const Plan plan = lower(op, parse_schedule(schedule, op, machine), machine);
   const auto k = static_cast<int>(op.local_k());
-  const auto by_kernel = sim::bytes_from_memory(plan, [k](const Instr&) { return k; })[0];
+  const auto by_kernel = sim::bytes_from_memory(plan, cache, [k](const Instr&) { return k; })[0];
   return std::accumulate(by_kernel.begin(), by_kernel.end(), 0.0);
 }
 
@@ -29,6 +30,11 @@ double once(const char* op_text) {
 TEST(InputTraffic, IsReadOnceWhereTheCacheHoldsIt) {
   constexpr const char* kSmall = "ag-gemm m=4096 n=4096 k=1024 ranks=2 dtype=bf16";
   EXPECT_DOUBLE_EQ(read_by_first(kSmall, "sequential,tile=128x256"), once(kSmall));
+}
+
+TEST(InputTraffic, ASmallerCacheHoldsLess) {
+  constexpr const char* kSmall = "ag-gemm m=4096 n=4096 k=1024 ranks=2 dtype=bf16";
+  EXPECT_GT(read_by_first(kSmall, "sequential,tile=128x256", 6e6), 1.2 * once(kSmall));
 }
 
 TEST(InputTraffic, OfOneWaveIsReadOnce) {
@@ -55,8 +61,9 @@ TEST(InputTraffic, IsOfBothProductsOfAGateKernelByKernel) {
             parse_schedules("tiles,tile=128x256/up:tiles,tile=128x256,comm-sms=4,order=arrival", op,
                             machine),
             machine);
-  const auto read = sim::bytes_from_memory(
-      plan, [&](const Instr& gemm) { return plan.reads(gemm).back().cols(); })[0];
+  const auto read = sim::bytes_from_memory(plan, machine.l2_bytes(), [&](const Instr& gemm) {
+    return plan.reads(gemm).back().cols();
+  })[0];
   ASSERT_EQ(read.size(), 2u);
   const double up = 28672.0 * 8192 * 2, down = 8192.0 * 14336 * 2;
   EXPECT_GT(read[0], 7 * up);
