@@ -1,36 +1,49 @@
 #include "launch/passes.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "plan/partition_kernels.h"
+#include "plan/tile_task.h"
 #include "stretto/device/pass_elements.h"
 
 namespace stretto::cuda {
 namespace {
 
 bool is_plain(Opcode op) {
-  return op == Opcode::copy || op == Opcode::reduce || op == Opcode::bias || op == Opcode::gelu ||
-         op == Opcode::silu || op == Opcode::swiglu || op == Opcode::norm;
+  return op == Opcode::copy || op == Opcode::reduce || op == Opcode::norm || follows_product(op);
 }
 
-// Beside tables plain sums are tasks of routed rows too. What a row has of terms is looked up by
-// the lanes of a warp.
+// What a row has of terms is looked up by the lanes of a warp.
+constexpr size_t kTerms = 32;
+
+using Reads = std::span<const Region>;
+
+bool few_columns(const Plan&, const Instr&, Reads reads) {
+  return reads[0].cols() <= static_cast<int64_t>(kTerms);
+}
+bool few_reads(const Plan&, const Instr&, Reads reads) { return reads.size() <= kTerms; }
+bool as_they_lie(const Plan& plan, const Instr& instr, Reads reads) {
+  return plan.buffers[reads[1].buffer].dtype == plan.buffers[plan.writes(instr)[0].buffer].dtype;
+}
+
+// What passes do of rows that tables name, and of it what. Beside tables plain sums are tasks of
+// routed rows too.
+struct RoutedPass {
+  Opcode op;
+  bool (*serves)(const Plan& plan, const Instr& instr, Reads reads);
+};
+constexpr RoutedPass kRoutedPasses[] = {{Opcode::weigh, few_columns},
+                                        {Opcode::combine, few_columns},
+                                        {Opcode::merge, few_reads},
+                                        {Opcode::reduce, few_reads},
+                                        {Opcode::permute, as_they_lie}};
+
 bool names_rows(const Plan& plan, const Instr& instr) {
-  constexpr size_t kTerms = 32;
-  const auto reads = plan.reads(instr);
-  switch (instr.op) {
-    case Opcode::weigh:
-    case Opcode::combine:
-      return reads[0].cols() <= static_cast<int64_t>(kTerms);
-    case Opcode::merge:
-    case Opcode::reduce:
-      return reads.size() <= kTerms;
-    case Opcode::permute:  // as they lie in memory
-      return plan.buffers[reads[1].buffer].dtype ==
-             plan.buffers[plan.writes(instr)[0].buffer].dtype;
-    default:
-      return false;
-  }
+  return std::any_of(std::begin(kRoutedPasses), std::end(kRoutedPasses),
+                     [&](const RoutedPass& pass) {
+                       return pass.op == instr.op && pass.serves(plan, instr, plan.reads(instr));
+                     });
 }
 
 bool passes(const Plan& plan, const Instr& instr) {

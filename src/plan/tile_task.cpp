@@ -118,19 +118,12 @@ bool TileTask::may_go_on(const Plan& plan, const Instr& gemm, const Instr& next)
 }
 
 string_view TileTask::take(uint32_t at) {
-  string_view why = "expected a task that goes on with a tile in registers";
-  switch (instr(at).op) {
-    case Opcode::gemm:
-    case Opcode::gather_gemm:
-    case Opcode::grouped_gemm:
-      why = take_gemm(at);
-      break;
-    case Opcode::reduce:
-      why = take_reduce(at);
-      break;
-    default:
-      if (follows_product(instr(at).op)) why = follow(at);
-  }
+  const Opcode op = instr(at).op;
+  const string_view why =
+      is_product(op)         ? take_gemm(at)
+      : op == Opcode::reduce ? take_reduce(at)
+      : follows_product(op)  ? follow(at)
+                             : string_view("expected a task that goes on with a tile in registers");
   if (why.empty()) tile_.last = at;
   return why;
 }

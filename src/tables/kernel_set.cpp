@@ -16,6 +16,7 @@
 #include "launch/library_products.h"
 #include "launch/passes.h"
 #include "launch/rank_program.h"
+#include "plan/tile_task.h"
 #include "tables/low_latency_shape.h"
 
 namespace stretto::cuda {
@@ -89,8 +90,7 @@ class KernelList {
 // Norms, and activations that no tile has in registers.
 bool any_norms(const Plan& plan) {
   const auto is_one = [](const Instr& instr) {
-    const bool maps =
-        instr.op == Opcode::gelu || instr.op == Opcode::silu || instr.op == Opcode::swiglu;
+    const bool maps = follows_product(instr.op) && instr.op != Opcode::bias;
     return instr.op == Opcode::norm || (maps && !instr.fused);
   };
   return std::any_of(plan.lanes.begin(), plan.lanes.end(), [&](const Lane& lane) {

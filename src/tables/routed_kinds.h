@@ -3,18 +3,40 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 
 #include "stretto/device/mover_task.h"
+#include "stretto/device/routing.h"
 #include "stretto/plan.h"
 
 namespace stretto::cuda {
 
-// What the kernel of rows has for a kind of task, and which of its regions rows are moved from.
+// A task as its row describes it: what the plan says, and the fields of the two halves that a
+// mover's table has of it.
+struct RoutedFields {
+  const Plan& plan;
+  const Instr& instr;
+  std::span<const Region> reads, writes;
+  device::ExpertShares shares;  // of the experts that the instruction counts
+  int rank;
+  uint32_t rows_by_choice;  // where a permute hands over rows by choice
+  device::MoverTask& task;
+  device::RoutedTask& routed;
+};
+
+// Which regions hold what is moved, in vectors where all of them and the results allow it.
+enum class RoutedMoves : uint8_t { nothing, one_source, all_sources };
+
+// What the kernel of rows has for a kind of task: the first of its regions that rows are moved
+// from, and what distinguishes the kind's fields. Null: nothing does.
 struct RoutedRow {
   Opcode op;
   device::RoutedKind kind;
   size_t source;
+  RoutedMoves moves;
+  void (*describe)(const RoutedFields& of);
 };
 
 // Of a kind that there is.

@@ -29,7 +29,8 @@ class RoutedTaskBuilder {
         table_(table) {}
 
   MoverTask build() {
-    const Region& from = reads_[routed_row_of(instr_.op).source];
+    const RoutedRow& row = routed_row_of(instr_.op);
+    const Region& from = reads_[row.source];
     task_.tile = static_cast<uint32_t>(instr_.tile);
     task_.num_sources = instr_.num_reads;
     task_.num_destinations = instr_.num_writes;
@@ -40,11 +41,11 @@ class RoutedTaskBuilder {
     task_.first_region = static_cast<uint32_t>(table_.regions[0].size());
     add_regions(reads_);
     add_results();
-    routed_.kind = routed_row_of(instr_.op).kind;
+    routed_.kind = row.kind;
     routed_.wide_ids = std::any_of(reads_.begin(), reads_.end(), [&](const Region& read) {
       return plan_.buffers[read.buffer].dtype == DType::i64;
     });
-    describe();
+    describe(row);
     table_.routed.push_back(routed_);
     task_.routed = static_cast<uint32_t>(table_.routed.size());
     return task_;
@@ -55,117 +56,20 @@ class RoutedTaskBuilder {
     return device_type<MoverType>(plan_.buffers[region.buffer].dtype);
   }
 
-  void describe() {
-    const int64_t experts = instr_.op == Opcode::reduce ? 0 : instr_.count(0);
+  // What the row of the kind says, besides what all have.
+  void describe(const RoutedRow& row) {
+    const TaskKind& kind = *instr_.kind();
+    const int64_t experts = kind.counts[0].empty() ? 0 : instr_.count(0);
     routed_.experts = static_cast<uint32_t>(experts);
     const device::ExpertShares shares{static_cast<int32_t>(experts), plan_.ranks()};
-    switch (instr_.op) {
-      case Opcode::route:
-        describe_partition(shares, writes_[3].rows());
-        describe_entries();
-        break;
-      case Opcode::count_choices:
-        describe_partition(shares, writes_[0].cols());
-        routed_.table_rows = routed_.entries = 1;
-        break;
-      case Opcode::place_choices:
-        describe_partition(shares, reads_[1].cols());
-        routed_.table_rows = static_cast<uint32_t>(instr_.count(1));
-        routed_.entries = 1;
-        routed_.parts = static_cast<uint32_t>(reads_[1].rows());
-        routed_.part = static_cast<uint32_t>(reads_[2].row0 - reads_[1].row0);
-        break;
-      case Opcode::fill_entries:
-        describe_partition(shares, reads_[0].cols());
-        describe_entries();
-        task_.rows = static_cast<uint32_t>(reads_[1].rows());
-        routed_.parts = static_cast<uint32_t>(reads_[0].rows());
-        routed_.part = static_cast<uint32_t>(instr_.count(1));
-        break;
-      case Opcode::weigh:
-      case Opcode::combine:
-        routed_.top_k = static_cast<uint32_t>(reads_[0].cols());
-        routed_.weights = type_of(reads_[0]);
-        routed_.table_rows = static_cast<uint32_t>(reads_[2].rows());
-        if (reads_[1].cols() > 1) {
-          routed_.entries = 1;
-          routed_.own_experts = static_cast<uint32_t>(shares.size(basis_.rank));
-          routed_.first_expert = static_cast<uint32_t>(shares.begin(basis_.rank));
-        }
-        routed_.vectors = moves_vectors(reads_.subspan(2)) && moves_vectors(writes_);
-        break;
-      case Opcode::dispatch:
-        routed_.top_k = static_cast<uint32_t>(reads_[1].cols());
-        routed_.own_experts = static_cast<uint32_t>(shares.size(writes_[0].rank));
-        routed_.first_expert = static_cast<uint32_t>(shares.begin(writes_[0].rank));
-        routed_.vectors = moves_vectors(reads_.first(1)) && moves_vectors(writes_);
-        break;
-      case Opcode::permute:
-        routed_.top_k = static_cast<uint32_t>(instr_.count(0));
-        routed_.table_rows = static_cast<uint32_t>(reads_[1].rows());
-        routed_.own_experts = rows_by_choice_;
-        routed_.vectors = moves_vectors(reads_.subspan(1)) && moves_vectors(writes_);
-        break;
-      case Opcode::sum_counts:
-        routed_.parts = static_cast<uint32_t>(instr_.count(0));
-        break;
-      case Opcode::merge:
-        routed_.top_k = static_cast<uint32_t>(reads_[0].cols());
-        routed_.vectors = moves_vectors(reads_.subspan(1)) && moves_vectors(writes_);
-        break;
-      case Opcode::embed:
-      case Opcode::embed_mean:
-        routed_.entries = static_cast<uint32_t>(reads_[1].rows() / experts);
-        routed_.table_rows = static_cast<uint32_t>(experts);
-        routed_.top_k = static_cast<uint32_t>(reads_[0].cols()) / routed_.entries;
-        routed_.vectors = moves_vectors(reads_.subspan(1)) && moves_vectors(writes_);
-        break;
-      case Opcode::top_k:
-      case Opcode::biased_top_k:
-        describe_router();
-        routed_.entries = static_cast<uint32_t>(instr_.count(0));
-        routed_.own_experts = static_cast<uint32_t>(instr_.count(1));
-        routed_.weights = type_of(reads_.back());
-        break;
-      case Opcode::softmax_gate:
-      case Opcode::sigmoid_gate:
-        describe_router();
-        routed_.own_experts = static_cast<uint32_t>(instr_.count(0));
-        task_.epsilon = instr_.attribute();
-        break;
-      case Opcode::slice_ids:
-        routed_.top_k = static_cast<uint32_t>(writes_[0].cols());
-        routed_.own_experts = static_cast<uint32_t>(instr_.count(1));
-        break;
-      case Opcode::slice_weights:
-        routed_.top_k = static_cast<uint32_t>(writes_[0].cols());
-        routed_.own_experts = static_cast<uint32_t>(instr_.count(0));
-        break;
-      case Opcode::reduce:
-        routed_.vectors = moves_vectors(reads_) && moves_vectors(writes_);
-        break;
-      default:
-        STRETTO_ASSERT(false, "a kind of task that nothing here describes");
+    if (row.describe != nullptr) {
+      row.describe(
+          {plan_, instr_, reads_, writes_, shares, basis_.rank, rows_by_choice_, task_, routed_});
     }
-  }
-
-  // `counts`: of the rank's experts, and one more.
-  void describe_partition(const device::ExpertShares& shares, int32_t counts) {
-    const int32_t own = counts - 1;
-    task_.rows = static_cast<uint32_t>(reads_[0].rows());
-    routed_.top_k = static_cast<uint32_t>(reads_[0].cols());
-    routed_.own_experts = static_cast<uint32_t>(own);
-    routed_.first_expert = own == shares.all ? 0 : static_cast<uint32_t>(shares.begin(basis_.rank));
-    routed_.workers = device::partition_workers(own);
-  }
-  void describe_entries() {
-    routed_.table_rows = static_cast<uint32_t>(writes_[0].rows());
-    routed_.entries = static_cast<uint32_t>(writes_[1].rows());
-  }
-
-  void describe_router() {
-    routed_.experts = static_cast<uint32_t>(reads_[0].cols());
-    routed_.top_k = static_cast<uint32_t>(writes_[0].cols());
+    if (row.moves == RoutedMoves::nothing) return;
+    const auto from = reads_.subspan(row.source);
+    const bool from_one = row.moves == RoutedMoves::one_source;
+    routed_.vectors = moves_vectors(from_one ? from.first(1) : from) && moves_vectors(writes_);
   }
 
   // A call's tensors begin where they like, so who reads or writes them goes element by element
