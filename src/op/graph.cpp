@@ -34,6 +34,7 @@ class Binder {
     check_product();
     for (const TeamText& team : text_.teams) dealing_.add_team(team);
     for (const InputText& input : text_.inputs) add_input(input);
+    if (binding_.has_wrong_extent) binding_.throw_reasons();
     for (const StageText& stage : text_.stages) {
       if (binding_.has_enough_reasons()) break;
       add_stage(stage);

@@ -148,6 +148,11 @@ TEST(Graphs, MustFitTheirSizesAndEdges) {
                             {{"m", 4}, {"k", 7}}, 2),
               HasSubstr("7 rows of b are dealt to 2 ranks in blocks of 8, which leaves none for "
                         "the last: take 6 or 8"));
+  // Nothing is measured by an extent that there is not.
+  EXPECT_EQ(refused_sizes("graph g m\ninput a [m, m*m*m*m] rows\ninput b [m, m] rows\n"
+                          "c = gemm a b\noutput c cols\n",
+                          {{"m", 1 << 20}}, 2),
+            "g: my.graph:2:7: m*m*m*m is too large; an extent must be between 1 and 1073741824");
   // Of f, which gives six tensors their columns or rows, once.
   EXPECT_EQ(refused_sizes("graph g m h f\ninput x [m, h] rows\ninput wg [f, h] rows\n"
                           "input wu [f, h] rows\ninput wd [h, f] cols\n"
