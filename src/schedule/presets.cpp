@@ -8,6 +8,7 @@
 #include "schedule/default_tile.h"
 #include "schedule/few_rows.h"
 #include "schedule/fused_point.h"
+#include "schedule/gather_order.h"
 #include "schedule/look_up_point.h"
 #include "schedule/low_latency.h"
 #include "schedule/routed_point.h"
@@ -173,12 +174,6 @@ Schedule make_fused(Granularity granularity, Sync sync, const Segment& op, const
   return schedule;
 }
 
-// Out of step, each lane of a gather would read B by itself, where the cache does not hold it.
-bool lanes_would_fall_apart(const Segment& op, const Machine& machine) {
-  const auto bytes = static_cast<double>(op.product_cols() * op.local_k() * num_bytes(op.dtype));
-  return op.ranks > 1 && op.gathers() && bytes > machine.l2_bytes();
-}
-
 // Who computes a tile of its own adds to it at once what the others sent: no SMs are set aside.
 Schedule make_tiles(const Segment& op, const Machine& machine) {
   if (op.is_routed()) return routed_tiles(op, machine);
@@ -193,7 +188,10 @@ Schedule make_tiles(const Segment& op, const Machine& machine) {
   schedule.tile_m = point.tile.m;
   schedule.tile_n = point.tile.n;
   if (schedule.order == Order::peer_staggered) schedule.order = Order::interleaved;
-  if (lanes_would_fall_apart(op, machine)) schedule.start = Start::wave;
+  if (op.ranks == 1 || !op.gathers()) return schedule;
+  // Out of step, each lane would read B by itself.
+  if (is_larger_than_cache(op, machine)) schedule.start = Start::wave;
+  if (goes_in_sweeps(op, machine)) schedule.order = staggered(op, machine);
   return schedule;
 }
 

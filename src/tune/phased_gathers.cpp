@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/ceil_div.h"
+#include "schedule/gather_order.h"
 #include "tune/sweep.h"
 
 namespace stretto {
@@ -91,18 +91,10 @@ class PhasedSizes {
 
 }  // namespace
 
-bool own_tiles_fill(const Segment& op, const Machine& machine) {
-  return ceil_div(op.row_shards().block(), kPhaseTiles[0].m) *
-             ceil_div(op.local_n(), kPhaseTiles[0].n) >=
-         machine.sms;
-}
-
 std::vector<Schedule> gated_phases(const Segment& op, const Machine& machine) {
   constexpr SweptTile kTiles[] = {{128, 224}, {128, 256}};
   if (op.weights == 1 || op.is_routed() || !op.gathers() || op.ranks == 1) return {};
-  Segment both = op;
-  both.n *= op.weights;
-  if (own_tiles_fill(both, machine)) return {};
+  if (own_tiles_fill(op, machine)) return {};
   Sweep sweep(op, machine);
   Schedule tiles = fused_tiles(op, machine);
   for (const SweptTile& tile : kTiles) {

@@ -14,9 +14,6 @@ inline constexpr int64_t kShortestPhase = 1024;
 // So many of them are worth a measurement, or a place among the candidates of `auto`.
 inline constexpr size_t kMostPhased = 3;
 
-// Own rows that fill all SMs for a while hide the flight of the others'.
-bool own_tiles_fill(const Segment& op, const Machine& machine);
-
 // Of those that are predicted to be faster than the same with whole rows the best `most`, the
 // fastest first.
 std::vector<Candidate> phased_gathers(const Segment& op, const Machine& machine, size_t most,

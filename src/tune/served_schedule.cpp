@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "schedule/gather_order.h"
 #include "stretto/error.h"
 #include "stretto/tune.h"
 #include "tune/nearness.h"
-#include "tune/phased_gathers.h"
 #include "tune/shortlist.h"
 #include "tune/sureness.h"
 #include "tune/sweep.h"
@@ -44,14 +44,6 @@ bool takes_long_to_plan(const Segment& op, const Schedule& schedule) {
   return stripes * op.ranks * schedule.k_phases > kMostPhasedCopies;
 }
 
-// Tiles of gathers that arrive were fastest where a row of them is a small part of a wave. Where it
-// is half of one they read all of B for each row of tiles: 2048 rows, 28,672 columns of a rank and
-// K = 8192 took 1701 us, with own rows first 1441 (2 x H200).
-bool should_sweep(const Segment& op, const Machine& machine) {
-  return op.gathers() && !op.makes_terms() && row_fills_half_a_wave(op, machine) &&
-         own_tiles_fill(op, machine);
-}
-
 Schedule swept(const Schedule& arriving, const Segment& op, const Machine& machine) {
   const bool are_tiles = arriving.gemm == GemmBy::tiles && arriving.order == Order::arrival &&
                          arriving.mover == Mover::comm_blocks;
@@ -82,7 +74,7 @@ void add_measured(std::vector<Weighed>& candidates, const TunedOperator& tuned, 
   };
   std::vector<Serving> serving;
   double fastest_us = 0;
-  const bool sweeps = should_sweep(op, machine) && !should_sweep(tuned.op, machine);
+  const bool sweeps = goes_in_sweeps(op, machine) && !goes_in_sweeps(tuned.op, machine);
   for (const Measured& measured : tuned.measured) {
     auto schedule = as_measured(tuned, measured, op, machine, RowCount::bucket, from);
     if (!schedule) continue;
@@ -148,7 +140,7 @@ AutoSchedule by_size(const Segment& op, const Machine& machine, RowsFrom from) {
     if (name == std::string_view("low-latency") && !is_few) continue;
     Schedule preset = find_preset(name).make(op, machine);
     preset.rows = RowCount::bucket;
-    const Schedule in_order = should_sweep(op, machine) ? swept(preset, op, machine) : preset;
+    const Schedule in_order = goes_in_sweeps(op, machine) ? swept(preset, op, machine) : preset;
     if (std::find(serving.begin(), serving.end(), preset) == serving.end()) continue;
     return with_sureness(
         {in_order, fmt::format("{} for {} rows: nothing that serves was measured within a "

@@ -8,6 +8,7 @@
 
 #include "core/ceil_div.h"
 #include "core/text.h"
+#include "schedule/gather_order.h"
 #include "stretto/error.h"
 #include "tune/usual_schedules.h"
 
@@ -69,10 +70,6 @@ void add_slices_taken_home(Sweep& sweep, const Segment& op, const Machine& machi
 }
 
 }  // namespace
-
-bool row_fills_half_a_wave(const Segment& op, const Machine& machine) {
-  return 2 * op.local_n() >= int64_t{machine.sms} * kGathers[0].tile.n;
-}
 
 void Sweep::add(Schedule schedule) {
   schedule.rows = rows_;

@@ -40,11 +40,6 @@ class Sweep {
   std::vector<Schedule> schedules_;
 };
 
-// Whether a row of a gather's tiles is half a wave or more. Then tiles in the order in which rows
-// arrive read B again for every row of tiles or two; in the order of a sweep they read it once for
-// eight (docs/notes/order-reads.md).
-bool row_fills_half_a_wave(const Segment& op, const Machine& machine);
-
 // The fused preset with its tiles in the order that was found best.
 Schedule fused_tiles(const Segment& op, const Machine& machine);
 // The presets, `sequential` first, then points of the fused one.

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <span>
 
+#include "schedule/gather_order.h"
 #include "stretto/tune.h"
 #include "tune/phased_gathers.h"
 #include "tune/predict.h"

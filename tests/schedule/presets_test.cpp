@@ -99,6 +99,28 @@ TEST(Presets, FollowTheOperator) {
   EXPECT_EQ(find_preset("tiles").make(fp16, machine_of()).partials, DType::fp16);
 }
 
+// In the order of arrival all of B is read for every row of tiles, where that row is half a wave.
+// No matter whether one weight has the columns, or two of a gate.
+TEST(Presets, SweepWideGathersFromTheRanksOwnRows) {
+  const auto order = [](int64_t m, int64_t n, int64_t k, int weights = 1) {
+    Segment op = ag_gemm(2);
+    op.m = m;
+    op.n = n;
+    op.k = k;
+    op.weights = weights;
+    const Machine machine = default_machine(op.ranks);
+    const Schedule tiles = find_preset("tiles").make(op, machine);
+    EXPECT_TRUE(legal(op, tiles, machine).empty()) << to_string(op);
+    return tiles.order;
+  };
+  EXPECT_EQ(order(2048, 57344, 8192), Order::own_first);
+  EXPECT_EQ(order(1501, 51200, 5120), Order::own_first);
+  EXPECT_EQ(order(2048, 28672, 8192, 2), Order::own_first);
+  EXPECT_EQ(order(2048, 28672, 8192), Order::arrival) << "a wave has two rows of tiles";
+  EXPECT_EQ(order(130, 57344, 8192), Order::arrival) << "own rows are over soon";
+  EXPECT_EQ(order(2048, 57344, 512), Order::arrival) << "the cache holds B";
+}
+
 // Picking rows while they are loaded costs a share of the product, a pass costs what they have.
 TEST(Presets, BeginWithTheRanksColumnsBehindAnAllToAll) {
   const auto phases = [](const Segment& op) {
