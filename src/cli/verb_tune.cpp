@@ -15,6 +15,8 @@
 #include "schedule/short_text.h"
 #include "stretto/error.h"
 #include "stretto/tune.h"
+#include "tune/limits.h"
+#include "tune/own_graph.h"
 
 namespace stretto::cli {
 namespace {
@@ -33,16 +35,24 @@ struct TuneResult {
   std::vector<std::string> wrong, refused;  // the latter: operators that nothing was measured of
 };
 
+// Of one product what follows it tile by tile changes little: it is tuned as the product alone, as
+// that is what `auto` asks for.
+Operator as_filed(const Operator& op, const std::string& subject) {
+  if (op.text == find_graph(op.name())) return op;
+  if (!can_be_filed(op)) {
+    throw UsageError(
+        fmt::format("tuning files hold graphs of up to {} characters, and products of one weight "
+                    "that ranks share, not {}: time it with `stretto bench`",
+                    kMostTunedGraph, quote(subject, 200)));
+  }
+  const Segment* const only = op.only_product();
+  return only != nullptr ? Operator(*only) : op;
+}
+
 TuneRequest request_of(const Options& options) {
   TuneRequest request;
   request.operators = resolve_operators(options);
-  for (const Operator& op : request.operators) {
-    if (op.text == find_graph(op.name())) continue;
-    throw UsageError(
-        fmt::format("tuning files know the operators of `stretto list`, not {}: time "
-                    "it with `stretto bench`",
-                    quote(options.subject, 200)));
-  }
+  for (Operator& op : request.operators) op = as_filed(op, options.subject);
   request.timing = resolve_timing(options);
   request.commit = resolve_commit(options);
   request.more = static_cast<size_t>(whole_number("--more", options.more, 4, 0, 500));

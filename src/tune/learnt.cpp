@@ -18,6 +18,7 @@
 #include "stretto/error.h"
 #include "stretto/version.h"
 #include "tune/limits.h"
+#include "tune/own_graph.h"
 
 namespace stretto {
 namespace {
@@ -54,13 +55,6 @@ void add_last(const std::vector<Tuned>& known, size_t most, Tuning& kept) {
   for (size_t i = known.size() < most ? 0 : known.size() - most + 1; i < known.size(); ++i) {
     kept.add(known[i]);
   }
-}
-
-// Files name shipped operators only, and products by their sizes.
-bool can_be_filed(const Operator& op) {
-  const Segment* const only = op.only_product();
-  if (only == nullptr) return op.text == find_graph(op.name());
-  return only->weights == 1 && !only->on_every_rank;
 }
 
 std::string passed_over(const UsableTuning& usable) {

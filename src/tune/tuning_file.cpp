@@ -10,6 +10,7 @@
 #include "stretto/error.h"
 #include "stretto/tune.h"
 #include "tune/limits.h"
+#include "tune/own_graph.h"
 #include "tune/usable_tuning.h"
 
 namespace stretto {
@@ -159,13 +160,22 @@ class TuningParser {
     }
   }
 
+  // Null: the operator is a shipped one.
+  std::shared_ptr<const GraphText> own_graph(const Json& object, const std::string& at) const {
+    if (!object.contains("graph")) return nullptr;
+    const std::string lines = text(object, at, "graph", kMostTunedGraph);
+    return checked(join_key(at, "graph"), [&] { return parse_graph(lines, "graph"); });
+  }
+
   void read_operator(const Json& object, const std::string& at, Tuning& tuning) {
-    allow_keys(
-        object, at,
-        {"operator", "machine", "gpu", "commit", "date", "turn_ms", "library_us", "measured"});
+    allow_keys(object, at,
+               {"operator", "graph", "machine", "gpu", "commit", "date", "turn_ms", "library_us",
+                "measured"});
     TunedGraph tuned;
     const std::string described = text(object, at, "operator", kMostTuningText);
-    tuned.op = checked(join_key(at, "operator"), [&] { return parse_operator(described); });
+    const std::shared_ptr<const GraphText> own = own_graph(object, at);
+    tuned.op =
+        checked(join_key(at, "operator"), [&] { return parse_operator(described, {}, own); });
     tuned.machine = text(object, at, "machine", kMostTuningText);
     if (!is_machine_name(tuned.machine)) {
       fail(join_key(at, "machine"), "must be letters, digits, '-', '_' and '.'");
@@ -257,8 +267,11 @@ UsableTuning parse_usable_tuning(std::string_view text, std::string_view file_na
 
 std::string print_tuning(const Tuning& tuning) {
   Json root = {{"stretto_tuning", kVersion}, {"operators", Json::array()}};
-  const auto add = [&](const std::string& op, const TunedSchedules& tuned) {
-    Json object = {{"operator", op}, {"machine", tuned.machine}};
+  const auto add = [&](const std::string& op, const std::string& graph,
+                       const TunedSchedules& tuned) {
+    Json object = {{"operator", op}};
+    if (!graph.empty()) object["graph"] = graph;
+    object["machine"] = tuned.machine;
     if (!tuned.gpu.empty()) object["gpu"] = tuned.gpu;
     if (!tuned.commit.empty()) object["commit"] = tuned.commit;
     if (!tuned.date.empty()) object["date"] = tuned.date;
@@ -276,8 +289,10 @@ std::string print_tuning(const Tuning& tuning) {
     }
     root["operators"].push_back(std::move(object));
   };
-  for (const TunedOperator& tuned : tuning.operators()) add(to_string(tuned.op), tuned);
-  for (const TunedGraph& tuned : tuning.graphs()) add(to_string(tuned.op), tuned);
+  for (const TunedOperator& tuned : tuning.operators()) add(to_string(tuned.op), "", tuned);
+  for (const TunedGraph& tuned : tuning.graphs()) {
+    add(to_string(tuned.op), text_of_own(tuned.op), tuned);
+  }
   return root.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

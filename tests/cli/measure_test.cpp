@@ -1,4 +1,5 @@
 // bench, tune, compile and auto as far as they go without a GPU.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +52,7 @@ TEST_F(Measure, ShapesAreReadWithCommentsAndTheirErrorsNameTheLine) {
 }
 
 // Whatever its graph: with a GPU they would be timed.
-TEST_F(Measure, AnyOperatorIsTakenAndTuningFilesKeepShippedOnes) {
+TEST_F(Measure, AnyOperatorIsTaken) {
   const std::vector<std::string> mlp = {"mlp", "m=64", "h=64", "f=128", "--ranks", "2"};
   for (const char* verb : {"bench", "tune"}) {
     expect_refused(
@@ -62,8 +63,18 @@ TEST_F(Measure, AnyOperatorIsTakenAndTuningFilesKeepShippedOnes) {
   const std::string own = file("own.graph",
                                "graph own m n\ninput x [m, n] rows\ninput w [n, n] rows\n"
                                "y = gemm x w\nz = gelu y\noutput z cols\n");
-  expect_refused({"tune", own, "m=64", "n=64", "--ranks", "2"},
-                 "tuning files know the operators of `stretto list`");
+  for (const char* verb : {"bench", "tune"}) {
+    expect_refused({verb, own, "m=64", "n=64", "--ranks", "2", "--dtype", "fp32"},
+                   "multiplies bf16 and fp16, not fp32");
+  }
+  std::string text =
+      "graph long m n\ninput x [m, n] rows\ninput w [n, n] rows\n"
+      "input v [n, n] cols\ny = gemm x w\n";
+  for (int i = 0; i < 4000; ++i) text += fmt::format("y{} = gelu y{}\n", i + 1, i);
+  text += "z = gemm y4000 v\noutput z rows\n";
+  text.replace(text.find("y0"), 2, "y");
+  expect_refused({"tune", file("long.graph", text), "m=64", "n=64", "--ranks", "2"},
+                 "tuning files hold graphs of up to 32768 characters");
   expect_refused({"bench", "--shapes", file("both", "mlp m=64 h=64 f=128\nmlp m=64 n=64\n")},
                  "line 2: ");
 }

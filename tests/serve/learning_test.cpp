@@ -165,7 +165,7 @@ TEST(InsideTheStub, MeasuresGraphsOnce) {
     EXPECT_THAT(reason_of_graph(context, op), HasSubstr("the fastest when measured, "));
     EXPECT_THAT(reason_of_graph(context, op), HasSubstr("measured before: "));
   }
-  // Files do not know a caller's own, which is known here, and is another where its text is.
+  // A caller's own is kept with its text, and is another where that is.
   const auto own = [](const char* activation) {
     const std::string text =
         "graph mlp m h f\ninput x [m, h] rows\ninput wu [f, h] rows\ninput wd [h, f] cols\n"

@@ -171,16 +171,17 @@ TEST_F(Learnt, OfSeveralProductsIsFoundToo) {
   EXPECT_FALSE(again.find(mlp(1024), machine_));
   EXPECT_TRUE(again.find(mlp(1040), machine_));
   EXPECT_TRUE(again.find(learnt_of(512).op, machine_));
-  // A file names shipped graphs only, and another's may have the name of one.
+  // A caller's own stands there with its text, and may have the name of a shipped one.
   const Operator own = make_graph(
       parse_graph("graph mlp m h f\ninput x [m, h] rows\ninput wu [f, h] rows\n"
                   "input wd [h, f] cols\nup = gemm x wu\ny = gemm up wd\noutput y rows\n"),
       {{"m", 512}, {"h", 512}, {"f", 1040}}, 2, DType::bf16);
-  const std::string before = text();
-  file.add(own, times_of("tiles"));
-  EXPECT_EQ(text(), before);
-  EXPECT_TRUE(file.find(own, machine_));
   EXPECT_FALSE(again.find(own, machine_));
+  file.add(own, times_of("tiles"));
+  EXPECT_EQ(file.note(), "");
+  EXPECT_TRUE(again.find(own, machine_));
+  EXPECT_FALSE(again.find(mlp(1040), machine_)) << "the oldest has gone";
+  EXPECT_FALSE(again.find(make_operator("mlp", own.sizes, 2), machine_));
 }
 
 TEST_F(Learnt, FilesOfSweepsStayAsTheyAre) {

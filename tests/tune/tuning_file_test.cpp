@@ -77,6 +77,44 @@ TEST(TuningFile, OperatorsOfSeveralProductsAreKeptAndChosenNearby) {
               testing::Not(HasSubstr("measured on mlp")));
 }
 
+Operator own_mlp(const char* activation, int64_t m) {
+  const std::string text =
+      "graph mlp m h f\ninput x [m, h] rows\ninput wu [f, h] rows\ninput wd [h, f] cols\nu = "
+      "gemm x wu\na = " +
+      std::string(activation) + " u\ny = gemm a wd\noutput y rows\n";
+  return make_graph(parse_graph(text), {{"m", m}, {"h", 512}, {"f", 1376}}, 2, DType::bf16);
+}
+
+// A graph that nobody ships stands there with its text: a name alone says nothing.
+TEST(TuningFile, CallersOwnGraphsAreKeptWithTheirText) {
+  const Machine machine = default_machine(2);
+  Tuning tuning;
+  TunedGraph tuned;
+  tuned.op = own_mlp("silu", 2048);
+  tuned.machine = machine.name;
+  tuned.library_us = 300;
+  tuned.measured = {{"a:slices/y:tiles", 200, 190, 210, {}, {}}};
+  tuning.add(tuned);
+  const std::string text = print_tuning(tuning);
+  const Tuning again = parse_tuning(text);
+  EXPECT_EQ(print_tuning(again), text);
+  ASSERT_EQ(again.graphs().size(), 1u);
+  EXPECT_TRUE(again.graphs()[0].op == own_mlp("silu", 2048));
+  EXPECT_THAT(auto_schedules(own_mlp("silu", 2048), machine, again).reason,
+              HasSubstr("measured on it: 200.0 us"));
+  EXPECT_THAT(auto_schedules(own_mlp("silu", 3000), machine, again).reason,
+              HasSubstr("measured on mlp m=2048"));
+  EXPECT_THAT(auto_schedules(own_mlp("gelu", 2048), machine, again).reason,
+              testing::Not(HasSubstr("measured on it")));
+
+  std::string other = text;
+  other.replace(other.find("silu"), 4, "salu");
+  EXPECT_THAT(error_of(other), HasSubstr("operators[0].graph is wrong: graph:6:5: unknown kind"));
+  other = text;
+  other.replace(other.find("mlp m=2048"), 3, "mlq");
+  EXPECT_THAT(error_of(other), HasSubstr("unknown operator 'mlq'"));
+}
+
 TEST(TuningFile, PrintAndParseAreInverse) {
   Tuning tuning;
   tuning.add(tuned_of(kOp, "h200x8", 700));
