@@ -33,6 +33,16 @@ std::vector<Coordinate> coordinates() {
 constexpr Value kParameters[] = {STRETTO_PARAMETERS(STRETTO_ROW)};
 #undef STRETTO_ROW
 
+// Between '/', beside the schedules: docs/cli.md has their grammar.
+constexpr Value kOperatorWords[] = {
+    {"split=2",
+     "rows of the whole operator in so many parts, up to 16: one communicates while another is "
+     "computed. Stands for TokenWeave (arXiv 2505.11329) and the two batches of DeepSeek-V3"},
+    {"NAME:TEXT", "a schedule of the product whose segment has that name"},
+    {"NAME:mover=...", "who moves the rows of an edge at no product, or norms those behind one"},
+};
+static_assert(kMostParts == 16);
+
 constexpr size_t kLabelWidth = 20;
 
 std::string print() {
@@ -55,6 +65,10 @@ std::string print() {
   out += "\nparameters\n";
   for (const Value& value : kParameters) {
     out += labelled(fmt::format("  {}", value.text), value.meaning, kLabelWidth);
+  }
+  out += "\nwords of an operator, with '/' between: split=2/tiles/down:slices\n";
+  for (const Value& word : kOperatorWords) {
+    out += labelled(fmt::format("  {}", word.text), word.meaning, kLabelWidth);
   }
   return out;
 }
@@ -81,6 +95,10 @@ Outcome run(const Options& options) {
   json["parameters"] = Json::array();
   for (const Value& value : kParameters) {
     json["parameters"].push_back({{"name", value.text}, {"meaning", value.meaning}});
+  }
+  json["operator_words"] = Json::array();
+  for (const Value& word : kOperatorWords) {
+    json["operator_words"].push_back({{"name", word.text}, {"meaning", word.meaning}});
   }
   return {dump(json), kGood};
 }

@@ -177,6 +177,17 @@ TEST(Verbs, ListsNameSources) {
   EXPECT_THAT(stretto_says({"machines", "h200x8"}).out, HasSubstr("sources"));
 }
 
+// An operator's schedule is more than those of its products.
+TEST(Verbs, StrategiesSayWhatStandsBetweenSchedulesToo) {
+  const std::string out = stretto_says({"strategies"}).out;
+  EXPECT_THAT(out, testing::AllOf(HasSubstr("split=2"), HasSubstr("TokenWeave")));
+  const std::string line = "split=2/tiles/down:slices";
+  ASSERT_THAT(out, HasSubstr(line));
+  const Said said =
+      stretto_says({"check", "mlp", "m=96", "h=64", "f=96", "--ranks", "3", "--schedule", line});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+}
+
 TEST(Verbs, EnvListsEveryVariableThatSourcesName) {
   const std::string listed = stretto_says({"env"}).out;
   const std::regex named("\"(STRETTO_[A-Z_]+)\"");
