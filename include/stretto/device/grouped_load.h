@@ -2,6 +2,7 @@
 #pragma once
 
 #include "stretto/device/grouped_block.h"
+#include "stretto/device/ptx_elect.h"
 #include "stretto/device/ptx_tma.h"
 
 namespace stretto::device {
@@ -38,7 +39,7 @@ STRETTO_DEVICE void load_stage(const GroupedParams& params, const GroupedShared<
 template <GroupedConfig kConfig>
 STRETTO_DEVICE void grouped_load(const GroupedParams& params,
                                  const GroupedShared<kConfig>& shared) {
-  const bool leads = threadIdx.x % 32 == 0;
+  const bool leads = is_elected();
   constexpr bool kTickets = kConfig.ranges == 1;
   const uint32 count = shared.num_tiles(params), groups = shared.groups();
   const uint32 first_k = shared.first_k(params), end_k = shared.end_k(params);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "stretto/device/grouped_block.h"
+#include "stretto/device/ptx_elect.h"
 #include "stretto/device/ptx_tma.h"
 #include "stretto/device/scatter_rows.h"
 
@@ -59,7 +60,7 @@ STRETTO_DEVICE void grouped_store(const GroupedParams& params,
                                   const GroupedShared<kConfig>& shared) {
   constexpr GroupedLayout kLayout = layout_of(kConfig);
   constexpr int32 kRowBytes = kLayout.chunk_columns * 2;
-  const bool leads = threadIdx.x % 32 == 0;
+  const bool leads = is_elected();
   const uint32 range = shared.range();
   RingPosition ring;
   // The note of tile i: of ranges some have no chunk with which it would become visible.
