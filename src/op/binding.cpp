@@ -63,7 +63,7 @@ void Binding::bind_sizes(const Sizes& sizes) {
 int64_t Binding::extent(const Extent& extent, TextPlace place) {
   const auto value = extent.value([&](std::string_view name) { return *graph.size(name); });
   if (value && *value >= 1 && *value <= kMaxDim) return *value;
-  has_wrong_extent = true;
+  ++num_wrong_extents;
   refuse(place, fmt::format("{} is {}; an extent must be between 1 and {}", extent.text(),
                             value ? std::to_string(*value) : "too large", kMaxDim));
   return 1;

@@ -30,9 +30,9 @@ class Binding {
   void throw_reasons() const;  // if there are any
 
   void bind_sizes(const Sizes& sizes);
-  // 1 where it is refused, which nothing should be measured by: has_wrong_extent.
+  // 1 where it is refused, which nothing should be measured by: num_wrong_extents.
   int64_t extent(const Extent& extent, TextPlace place);
-  bool has_wrong_extent = false;
+  int num_wrong_extents = 0;
 
   void add(Tensor tensor, TextPlace place, Causes causes);
   const Causes& causes_of(int tensor) const { return causes_[static_cast<size_t>(tensor)]; }

@@ -34,7 +34,7 @@ class Binder {
     check_product();
     for (const TeamText& team : text_.teams) dealing_.add_team(team);
     for (const InputText& input : text_.inputs) add_input(input);
-    if (binding_.has_wrong_extent) binding_.throw_reasons();
+    if (binding_.num_wrong_extents > 0) binding_.throw_reasons();
     for (const StageText& stage : text_.stages) {
       if (binding_.has_enough_reasons()) break;
       add_stage(stage);
@@ -59,6 +59,7 @@ class Binder {
   }
 
   void add_input(const InputText& input) {
+    const int wrong_before = binding_.num_wrong_extents;
     Tensor tensor{input.name,
                   binding_.extent(input.rows, input.place),
                   binding_.extent(input.cols, input.place),
@@ -79,6 +80,7 @@ class Binder {
                          "are rows",
                          input.name));
     }
+    if (binding_.num_wrong_extents > wrong_before) return;
     dealing_.give_to_teams(tensor, input, causes);
     // Indices are dealt as the tables are that they look up in.
     if (!is_index(tensor.dtype)) dealing_.check_divides(tensor, tensor.held, input.place, causes);

@@ -18,6 +18,7 @@
 #include "stretto/device/few_rows_send.h"
 #include "stretto/device/launch_order.h"
 #include "stretto/device/ptx_barrier.h"
+#include "stretto/device/ptx_elect.h"
 #include "stretto/device/ptx_memory.h"
 #include "stretto/device/ptx_tma.h"
 

@@ -25,6 +25,7 @@
 #include "stretto/device/gemm_scatter.h"
 #include "stretto/device/gemm_store.h"
 #include "stretto/device/launch_order.h"
+#include "stretto/device/ptx_elect.h"
 
 namespace stretto::device {
 

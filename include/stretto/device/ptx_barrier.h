@@ -8,20 +8,6 @@
 
 namespace stretto::device {
 
-// Of a whole warp one lane, the same each time. Where it copies by TMA the compiler sees that it is
-// alone; of a lane that is chosen otherwise it emits a loop over lanes, of some hundred cycles.
-STRETTO_DEVICE bool is_elected() {
-  uint32 elected;
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "elect.sync _|p, 0xffffffff;\n"
-      "selp.u32 %0, 1, 0, p;\n"
-      "}"
-      : "=r"(elected));
-  return elected != 0;
-}
-
 // Places in a ring and the parity of its barriers' current phase.
 struct RingPosition {
   uint32 slot = 0, parity = 0;
