@@ -26,7 +26,7 @@ void count(const Work& work) {
   auto* const counts = static_cast<int32_t*>(work.row(0));
   device::make_partition(choices_of(work, work.reads[0], own),
                          device::Partition{1, 0, nullptr, nullptr, nullptr, counts, counts + own},
-                         scratch.data(), 0, 1, [] {});
+                         scratch.data());
   if (work.bad_ids != nullptr) *work.bad_ids += counts[own];
 }
 

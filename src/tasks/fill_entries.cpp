@@ -47,11 +47,12 @@ void fill(const Work& work) {
     row_of_choice[row] = *static_cast<const int32_t*>(rows.row(row));
   }
   int32_t* const counts = all.data() + first_counts;
-  device::fill_entries(counts_of_parts(parts), own, row_of_choice, static_cast<int32_t>(rows.rows),
-                       static_cast<int32_t>(work.operands.counts[1]),
-                       device::Partition{to[0].rows() / to[1].rows(), to[1].rows(), all.data(),
-                                         all.data() + to[0].rows(), nullptr, counts, counts + own},
-                       scratch.data(), 0, 1, [] {});
+  device::fill_entries(
+      {counts_of_parts(parts), own, row_of_choice, static_cast<int32_t>(rows.rows)},
+      static_cast<int32_t>(work.operands.counts[1]),
+      device::Partition{to[0].rows() / to[1].rows(), to[1].rows(), all.data(),
+                        all.data() + to[0].rows(), nullptr, counts, counts + own},
+      scratch.data());
   for (int64_t row = 0; row < work.rows; ++row) {
     *static_cast<int32_t*>(work.row(row)) = all[static_cast<size_t>(work.first + row)];
   }

@@ -48,7 +48,7 @@ void place(const Work& work) {
   device::make_partition(choices,
                          device::Partition{static_cast<int32_t>(work.operands.counts[1]), 0,
                                            nullptr, nullptr, rows, nullptr, nullptr, parts},
-                         scratch.data(), 0, 1, [] {});
+                         scratch.data());
   // The rows of a result may be asked for one after the other.
   for (int64_t row = 0; row < work.rows; ++row) {
     *static_cast<int32_t*>(work.row(row)) = rows[work.first + row];

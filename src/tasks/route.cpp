@@ -55,7 +55,7 @@ void make_tables(const Work& work) {
       of,
       device::Partition{to[0].rows() / to[1].rows(), to[1].rows(), all.data(), all.data() + entries,
                         all.data() + rows, all.data() + counts, all.data() + counts + own},
-      all.data() + counts + own + 1, 0, 1, [] {});
+      all.data() + counts + own + 1);
   // The rows of a result may be asked for one after the other.
   if (work.bad_ids != nullptr && work.first == 0) {
     *work.bad_ids += all[counts + static_cast<size_t>(own)];

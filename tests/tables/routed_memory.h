@@ -115,7 +115,7 @@ class RoutedMemory {
       ASSERT_GT(workers, 0);
       std::vector<int32_t> scratch(static_cast<size_t>(
           device::partition_scratch(static_cast<int32_t>(routed.own_experts), 1)));
-      device::make_partition(own.choices(), own.partition(), scratch.data(), 0, 1, [] {});
+      device::make_partition(own.choices(), own.partition(), scratch.data());
     });
   }
 

@@ -32,7 +32,7 @@ Made run_in_parts(const Case& of, int first, int experts, int entry_rows, int wo
     int32* const row = counts.data() + part * step;
     by_workers<Worker>(workers, [&](int worker, const auto& meet) {
       make_partition<Worker>(choices(part), {1, 0, nullptr, nullptr, nullptr, row, row + experts},
-                             scratch.data(), worker, workers, meet);
+                             scratch.data(), PartitionTeam{worker, workers, meet});
     });
     EXPECT_EQ(row[columns], kUntouched) << "written out of bounds";
   }
@@ -43,7 +43,7 @@ Made run_in_parts(const Case& of, int first, int experts, int entry_rows, int wo
           choices(part),
           {entry_rows, 0, nullptr, nullptr, to.row_of_choice.data() + at(count, part, parts),
            nullptr, nullptr, of_parts},
-          scratch.data(), worker, workers, meet);
+          scratch.data(), PartitionTeam{worker, workers, meet});
     });
   }
   for (int fill = 0; fill < fills; ++fill) {
@@ -51,11 +51,11 @@ Made run_in_parts(const Case& of, int first, int experts, int entry_rows, int wo
     const bool counts_too = fill == 0;
     by_workers<Worker>(workers, [&](int worker, const auto& meet) {
       fill_entries<Worker>(
-          {counts.data(), step, parts}, experts, to.row_of_choice.data(), count, begin,
+          {{counts.data(), step, parts}, experts, to.row_of_choice.data(), count}, begin,
           {entry_rows, end - begin, to.tokens.data() + begin * entry_rows,
            to.expert_of_entry.data() + begin, nullptr,
            counts_too ? to.rows_of_expert.data() : nullptr, counts_too ? &to.bad_ids : nullptr},
-          scratch.data(), worker, workers, meet);
+          scratch.data(), PartitionTeam{worker, workers, meet});
     });
   }
   EXPECT_EQ(scratch.back(), kUntouched);

@@ -34,10 +34,11 @@ Made run(const Case& of, int first, int experts, int entry_rows, int workers, in
                             to.rows_of_expert.data(),
                             &to.bad_ids};
   by_workers<Worker>(workers, [&](int worker, const auto& meet) {
+    const PartitionTeam team{worker, workers, meet};
     if (as_task) {
-      make_partition<Worker>(of_task, partition, scratch.data(), worker, workers, meet);
+      make_partition<Worker>(of_task, partition, scratch.data(), team);
     } else {
-      make_partition<Worker>(choices, partition, scratch.data(), worker, workers, meet);
+      make_partition<Worker>(choices, partition, scratch.data(), team);
     }
   });
   EXPECT_EQ(scratch.back(), kUntouched);
@@ -116,9 +117,11 @@ TEST(Routing, NothingIsWrittenOutsideWhereIdsChangeMeanwhile) {
     make_partition(Choices<int32>{ids.data(), kTokens, 1, kExperts, 0, kExperts},
                    Partition{kEntryRows, entries, tokens.data(), experts.data(), rows.data(),
                              counts.data(), &bad_ids},
-                   scratch.data(), 0, 1, [&] {
-                     if (++met == changed_at) std::fill(ids.begin(), ids.end(), kExperts - 1);
-                   });
+                   scratch.data(),
+                   PartitionTeam{0, 1, [&] {
+                                   if (++met == changed_at)
+                                     std::fill(ids.begin(), ids.end(), kExperts - 1);
+                                 }});
     EXPECT_EQ(met, 4);
     for (size_t i = kTokens; i < tokens.size(); ++i) EXPECT_EQ(tokens[i], kUntouched);
   }

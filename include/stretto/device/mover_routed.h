@@ -128,18 +128,18 @@ class RoutedMover {
     const Partition to = tables_.partition();
     group_barrier(kBarrier, threads);  // a partition before this one is made
     const auto scratch = reinterpret_cast<int32*>(shared_memory);
-    const auto own = static_cast<int32>(worker), all = static_cast<int32>(routed_.workers);
-    const auto meet = [&] { group_barrier(kBarrier, threads); };
+    const PartitionTeam team{static_cast<int32>(worker), static_cast<int32>(routed_.workers),
+                             [=] { group_barrier(kBarrier, threads); }};
     if (routed_.kind == RoutedKind::fill_entries) {
-      fill_entries<WarpWorker>(tables_.part_counts(from_[0]),
-                               static_cast<int32>(routed_.own_experts), tables_.rows_of_choices(),
-                               static_cast<int32>(task_.rows), static_cast<int32>(routed_.part), to,
-                               scratch, own, all, meet);
+      const PlacedChoices placed{tables_.part_counts(from_[0]),
+                                 static_cast<int32>(routed_.own_experts), tables_.rows_of_choices(),
+                                 static_cast<int32>(task_.rows)};
+      fill_entries<WarpWorker>(placed, static_cast<int32>(routed_.part), to, scratch, team);
       return;
     }
-    make_partition<WarpWorker>(tables_.choices(), to, scratch, own, all, meet);
+    make_partition<WarpWorker>(tables_.choices(), to, scratch, team);
     if (routed_.kind == RoutedKind::place_choices || bad_ids_ == nullptr) return;
-    meet();  // one thread has written how many are bad
+    team.meet();  // one thread has written how many are bad
     if (threadIdx.x == 0) add_relaxed_sys(bad_ids_, static_cast<uint32>(*to.bad_ids));
   }
 

@@ -35,6 +35,22 @@ struct LoneWorker {
   STRETTO_HOST_DEVICE static void meet() {}
 };
 
+// Who makes a partition together: this one is worker number `worker` of `workers`, and meet() makes
+// what each has written known to all, as a barrier of a block or a grid does.
+template <typename Meet>
+struct PartitionTeam {
+  int32 worker, workers;
+  Meet meet;
+};
+template <typename Meet>
+PartitionTeam(int32, int32, Meet) -> PartitionTeam<Meet>;
+
+// One worker has nobody to meet.
+struct LoneTeam {
+  int32 worker = 0, workers = 1;
+  STRETTO_HOST_DEVICE void meet() const {}
+};
+
 namespace detail {
 
 // Of `count` things, where worker's part begins; its end is where the next one's begins.
@@ -136,9 +152,9 @@ struct PartitionScratch {
 
 // Once all know the experts' totals: the first row of each, and visit(expert, its first entry, how
 // many it has) by one thread. How many entries are filled; first rows are not known to all yet.
-template <typename Meet, typename Visit>
+template <typename Team, typename Visit>
 STRETTO_HOST_DEVICE int32 lay_out_entries(const PartitionScratch& scratch, int32 entry_rows,
-                                          int32 thread, int32 threads, const Meet& meet,
+                                          int32 thread, int32 threads, const Team& team,
                                           const Visit& visit) {
   constexpr int32 kGroups = kPartitionGroups;
   const int32 experts = scratch.experts;
@@ -150,7 +166,7 @@ STRETTO_HOST_DEVICE int32 lay_out_entries(const PartitionScratch& scratch, int32
   for (int32 g = thread; g < kGroups; g += threads) {
     scratch.entries_of_groups()[g] = sum_of_entries(first_of_group(g), first_of_group(g + 1));
   }
-  meet();
+  team.meet();
   const auto groups_before = [&](int32 group) {
     return sum_column<false>(scratch.entries_of_groups(), group, 1, 0);
   };
@@ -165,31 +181,31 @@ STRETTO_HOST_DEVICE int32 lay_out_entries(const PartitionScratch& scratch, int32
   return groups_before(kGroups);
 }
 
-// Of rows [first, first + rows) of a partition, those without a choice: behind each expert's and
-// behind them all. First rows are known to all.
+// Of entries [first_entry, + to.entries) of a partition, the rows without a choice: behind each
+// expert's and behind them all. First rows are known to all.
 template <class Worker>
-STRETTO_HOST_DEVICE void clear_rows(const PartitionScratch& scratch, int32 entry_rows, int32 filled,
-                                    int32 first_row, int32 rows, int32* tokens, int32 worker,
-                                    int32 workers) {
+STRETTO_HOST_DEVICE void clear_rows(const PartitionScratch& scratch, const Partition& to,
+                                    int32 first_entry, int32 filled, int32 worker) {
   constexpr int32 kLine = Worker::kCount;
-  const int32 end = first_row + rows;
+  const int32 first_row = first_entry * to.entry_rows;
+  const int32 end = first_row + to.entries * to.entry_rows;
   STRETTO_ROLLED
-  for (int32 e = worker; e < scratch.experts; e += workers) {
+  for (int32 e = worker; e < scratch.experts; e += scratch.workers) {
     const int32 first = scratch.first_rows()[e];
-    const int32 behind = first + scratch.entries_of()[e] * entry_rows;
+    const int32 behind = first + scratch.entries_of()[e] * to.entry_rows;
     const int32 last = behind < end ? behind : end;
     const int32 empty = first + scratch.totals()[e];
     STRETTO_ROLLED
     for (int32 row = (empty > first_row ? empty : first_row) + Worker::number(); row < last;
          row += kLine) {
-      tokens[row - first_row] = -1;
+      to.tokens[row - first_row] = -1;
     }
   }
-  const int32 behind = filled * entry_rows;
+  const int32 behind = filled * to.entry_rows;
   STRETTO_ROLLED
   for (int32 row = (behind > first_row ? behind : first_row) + worker * kLine + Worker::number();
-       row < end; row += workers * kLine) {
-    tokens[row - first_row] = -1;
+       row < end; row += scratch.workers * kLine) {
+    to.tokens[row - first_row] = -1;
   }
 }
 

@@ -90,6 +90,14 @@ struct PartCounts {
   int32 part = 0;  // the one that is placed
 };
 
+// Choices of all parts that are placed.
+struct PlacedChoices {
+  PartCounts counts;
+  int32 experts;               // of the partition
+  const int32* row_of_choice;  // [choices]
+  int32 choices;
+};
+
 // The partition, in memory that the caller has. No element stays as it was. Many blocks make one in
 // three steps: each counts a part of the choices, then each places its part by the counts of all,
 // then each fills some of the entries (fill_entries()). Who takes but a step has null where it
