@@ -6,31 +6,41 @@
 
 namespace stretto::device {
 
+// Where a tile of an operand begins.
+struct TileStart {
+  const TensorMap* map;
+  int32 k, row;
+};
+
+// An operand's place in a stage, of the block that has this rank in its cluster.
+struct StagePlace {
+  uint32 at;
+  int32 bytes;
+  uint32 rank, barrier;
+};
+
 // One operand's part of a stage: this block's own tile, or its half for both blocks of the cluster.
 template <bool kIsShared>
-STRETTO_DEVICE void load_operand(const TensorMap* map, int32 k, int32 row, uint32 destination,
-                                 int32 tile_bytes, int32 box_rows, uint32 rank, uint32 barrier) {
+STRETTO_DEVICE void load_operand(TileStart from, int32 box_rows, StagePlace to) {
   if constexpr (kIsShared) {
-    tma_load_multicast(destination + rank * (tile_bytes / 2), map, k,
-                       row + static_cast<int32>(rank) * box_rows, barrier, uint16{3});
+    tma_load_multicast(to.at + to.rank * (to.bytes / 2), from.map, from.k,
+                       from.row + static_cast<int32>(to.rank) * box_rows, to.barrier, uint16{3});
   } else {
-    tma_load(destination, map, k, row, barrier);
+    tma_load(to.at, from.map, from.k, from.row, to.barrier);
   }
 }
 
 // The second operand's part where its rows are of two: each block loads both, or the one or the
 // other for both blocks.
 template <bool kIsShared>
-STRETTO_DEVICE void load_halves(const TensorMap* map, int32 row, const TensorMap* other_map,
-                                int32 other_row, int32 k, uint32 destination, int32 tile_bytes,
-                                uint32 rank, uint32 barrier) {
-  const uint32 half = static_cast<uint32>(tile_bytes / 2);
+STRETTO_DEVICE void load_halves(TileStart from, TileStart other, StagePlace to) {
+  const uint32 half = static_cast<uint32>(to.bytes / 2);
   if constexpr (kIsShared) {
-    tma_load_multicast(destination + rank * half, rank == 0 ? map : other_map, k,
-                       rank == 0 ? row : other_row, barrier, uint16{3});
+    tma_load_multicast(to.at + to.rank * half, to.rank == 0 ? from.map : other.map, from.k,
+                       to.rank == 0 ? from.row : other.row, to.barrier, uint16{3});
   } else {
-    tma_load(destination, map, k, row, barrier);
-    tma_load(destination + half, other_map, k, other_row, barrier);
+    tma_load(to.at, from.map, from.k, from.row, to.barrier);
+    tma_load(to.at + half, other.map, other.k, other.row, to.barrier);
   }
 }
 
@@ -165,26 +175,23 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
         if (left == task.num_k) shared.write_note(i, false);
       }
       barrier_arrive_expect(full, (kConfig.gathers ? 0 : kLayout.a_bytes) + kLayout.b_bytes);
+      constexpr bool kSharesA = kConfig.shared == Shared::a, kSharesB = kConfig.shared == Shared::b;
+      const StagePlace to_a{shared.a + ring.slot * kLayout.a_bytes, kLayout.a_bytes, rank, full};
       if constexpr (kConfig.sources) {
         const uint32 done = task.num_k - left;
         const bool own = done < source.own_blocks;
-        load_operand<kConfig.shared == Shared::a>(
-            own ? maps + source.own_map : a_map, own ? static_cast<int32>(done) * kTileK : k,
-            own ? source.own_row : a_row, shared.a + ring.slot * kLayout.a_bytes, kLayout.a_bytes,
-            kLayout.a_box_rows, rank, full);
+        load_operand<kSharesA>(
+            {own ? maps + source.own_map : a_map, own ? static_cast<int32>(done) * kTileK : k,
+             own ? source.own_row : a_row},
+            kLayout.a_box_rows, to_a);
       } else if constexpr (!kConfig.gathers) {
-        load_operand<kConfig.shared == Shared::a>(a_map, k, a_row,
-                                                  shared.a + ring.slot * kLayout.a_bytes,
-                                                  kLayout.a_bytes, kLayout.a_box_rows, rank, full);
+        load_operand<kSharesA>({a_map, k, a_row}, kLayout.a_box_rows, to_a);
       }
+      const StagePlace to_b{shared.b + ring.slot * kLayout.b_bytes, kLayout.b_bytes, rank, full};
       if constexpr (kLayout.halves == 2) {
-        load_halves<kConfig.shared == Shared::b>(b_map, b_row, maps + follow.b_map, other_b_row, k,
-                                                 shared.b + ring.slot * kLayout.b_bytes,
-                                                 kLayout.b_bytes, rank, full);
+        load_halves<kSharesB>({b_map, k, b_row}, {maps + follow.b_map, k, other_b_row}, to_b);
       } else {
-        load_operand<kConfig.shared == Shared::b>(b_map, k, b_row,
-                                                  shared.b + ring.slot * kLayout.b_bytes,
-                                                  kLayout.b_bytes, kLayout.b_box_rows, rank, full);
+        load_operand<kSharesB>({b_map, k, b_row}, kLayout.b_box_rows, to_b);
       }
       ring.advance<kConfig.stages>();
       if constexpr (kConfig.sources) {
