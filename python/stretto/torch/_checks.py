@@ -48,6 +48,8 @@ def matching(op, x, **others):
     """All of the same dtype and device as x."""
     require(x.dim() >= 2, op, f"x is {shape_text(x)}; [..., rows, columns] was expected")
     require(x.is_floating_point(), op, f"x is {x.dtype}; a floating type was expected")
+    require(x.element_size() > 1, op, f"x is {x.dtype}, whose products need scales, and there is no place for them: "
+            "give it in bf16 or fp16")
     for name, tensor in {"x": x, **others}.items():
         require(tensor.layout == torch.strided, op,
                 f"{name} is {str(tensor.layout).replace('torch.', '')}; a dense tensor was expected")

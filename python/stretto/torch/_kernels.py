@@ -134,7 +134,7 @@ def mlp(x, ups, up_biases, down, activation, group_name, sequence_parallel=False
 def laid_back(op, many, matrix, size):
     """Rows of a result in the order of its dimensions."""
     made = many.unflat(matrix, size)
-    if made.data_ptr() != matrix.data_ptr():
+    if made.numel() and made.data_ptr() != matrix.data_ptr():
         count_copy(op, "out", REORDERED, made.numel() * made.element_size())
     return made
 

@@ -135,6 +135,8 @@ class Copied(Numbers):
         x, w = normal(1, 3, 4, K), normal(2, N, K)
         self.check(lambda g: st.matmul_reduce_scatter(x, w, group=g, dim=1), ("a", REORDERED, 3 * 4 * K),
                    ("out", REORDERED, 3 * 2 * N))
+        # Of one row the second rank gets nothing, and so no copy of it.
+        self.check(lambda g: st.matmul_reduce_scatter(x[:1, 0], w, group=g), ("a", UNEVEN_ROWS, 2 * K))
         self.check(lambda g: st.matmul_reduce_scatter(x[0, :3], w, group=g), ("a", UNEVEN_ROWS, 4 * K))
 
     def test_weights_that_lie_apart(self):

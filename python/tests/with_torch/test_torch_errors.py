@@ -66,6 +66,8 @@ class Bad(unittest.TestCase):
                      "weight is sparse_coo; a dense tensor was expected")
         self.refused(lambda g: st.matmul_all_reduce(self.x.int(), self.w.int(), group=g),
                      "x is torch.int32; a floating type was expected")
+        self.refused(lambda g: st.matmul_all_reduce(*(one.to(torch.float8_e4m3fn) for one in (self.x, self.w)), group=g),
+                     "x is torch.float8_e4m3fn, whose products need scales, .*: give it in bf16 or fp16")
 
     def test_what_is_no_tensor(self):
         ids, stack = torch.zeros(6, 2, dtype=torch.int32), torch.zeros(2, 8, 8).bfloat16()
