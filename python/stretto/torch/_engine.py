@@ -4,7 +4,7 @@ from typing import Dict
 
 import torch
 
-from . import _emulator, _gpu
+from . import _emulator, _gpu, _wanted
 from ._refusals import NotServed
 
 # Device type -> what serves tensors there.
@@ -21,13 +21,13 @@ def agree(call, group, reason):
     """All ranks make the same call: raises ValueError that names those which do not, and RuntimeError.
 
     On a GPU only the first call of its kind is compared, unless the group was asked to: later ones wait for nobody
-    on the host.
+    on the host. What needs a gradient is compared where that is known, and is no other kind.
     """
-    story = story_of(call, reason)
+    story, wanted = story_of(call, reason), _wanted.take(call.op)
     key = tuple(story.items())
     if call.device.type == "cuda" and key in group.agreed and not group.options.compare:
         return
-    group.meeting.agree(call.op, story)
+    group.meeting.agree(call.op, story if wanted is None else {**story, _wanted.FIELD: wanted})
     group.agreed.add(key)
 
 

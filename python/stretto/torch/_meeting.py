@@ -8,6 +8,8 @@ from typing import Any, Dict, List
 
 import torch.distributed as dist
 
+from ._wanted import FIELD
+
 # What a TCPStore takes at once is 8 MiB.
 PIECE = 4 << 20
 LONGEST_NAP_S = 0.01
@@ -47,6 +49,8 @@ def differences(stories: List[Dict[str, Any]]) -> List[str]:
     """What ranks say differently, each "k is 64 on ranks 0, 1 and 3, 128 on rank 2"."""
     found = []
     for field in {name: None for story in stories for name in story}:
+        if field == FIELD and not all(field in story for story in stories):
+            continue  # a rank's code is compiled, or has no gradients
         said: Dict[str, List[int]] = {}
         for rank, story in enumerate(stories):
             said.setdefault(json.dumps(story.get(field)), []).append(rank)

@@ -7,7 +7,7 @@ from typing import Optional
 
 import torch
 
-from . import _again, _calls, _checks
+from . import _again, _calls, _checks, _wanted
 from .functional import _refuse_gradients, _refuse_tangents
 from .groups import GroupLike, seat
 
@@ -24,6 +24,9 @@ def _called(op, group, more, may_come_again, names, tensors, out, *arguments):
     _refuse_tangents(op, tensors)
     kernel = getattr(torch.ops.stretto, op)
     if out is None:
+        # For a weight's gradient rows are exchanged, of which that of x is made without another exchange.
+        is_x_free = op == "matmul_all_to_all" and any(one.requires_grad for one in tensors[1:])
+        _wanted.say(op, **{name: [one] for name, one in zip(names, tensors) if name != "x" or not is_x_free})
         return kernel(*arguments)
     _refuse_gradients(op, *tensors, out)
     kernel.out(*arguments, out=out)

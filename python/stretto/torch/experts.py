@@ -6,7 +6,7 @@ from typing import Optional, Sequence, Tuple, Union
 import torch
 import torch.nn.functional as F
 
-from . import _again, _checks
+from . import _again, _checks, _wanted
 from .functional import _refuse_gradients, _refuse_tangents
 from .groups import GroupLike, place, seat
 from .report import UNLIKE, count_copy
@@ -90,6 +90,7 @@ def moe(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, gate: torch.T
                                        if one is not None})
         _refuse_tangents("moe", tensors)
         if out is None:
+            _wanted.say("moe", any_of_its_tensors=tensors)
             made = torch.ops.stretto.moe(*tensors, seat(group), *more),
         else:
             _refuse_gradients("moe", *tensors, out)
@@ -135,6 +136,7 @@ def moe_with_router(x: torch.Tensor, router: torch.Tensor, gate: torch.Tensor, u
         _refuse_tangents(op, tensors)
         given, kernel = (x, router, gate, up, down, bias, seat(group), *more), torch.ops.stretto.moe_with_router
         if out is None:
+            _wanted.say(op, any_of_its_tensors=tensors)
             made = kernel(*given)
         else:
             _refuse_gradients(op, *tensors, *out)

@@ -5,7 +5,7 @@ from typing import List, Optional, Sequence, Tuple, Union, overload
 import torch
 from torch.autograd import forward_ad
 
-from . import _again, _checks, _shapes, _trained, ops  # noqa: F401  (defines torch.ops.stretto)
+from . import _again, _checks, _shapes, _trained, _wanted, ops  # noqa: F401  (defines torch.ops.stretto)
 from ._activations import Activated
 from .groups import GroupLike, ranks_of, seat
 from .report import IN_PARTS, count_left
@@ -52,6 +52,8 @@ def _product(op, x, weight, bias, group, out, *more):
     _refuse_tangents(op, tensors)
     kernel, name = getattr(torch.ops.stretto, op), seat(group)
     if out is None:
+        if op == "matmul_reduce_scatter":  # of an all-reduce nothing is exchanged
+            _wanted.say(op, x=[x], weight_or_bias=[] if x.requires_grad else [weight, bias])
         made = kernel(x, weight, bias, name, *more)
     else:
         _refuse_gradients(op, *tensors, out)
@@ -109,6 +111,7 @@ def all_gather_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] 
             torch.ops.stretto.all_gather_matmul.out(x, weights, biases, name, dim, rows, out=out)
             made = out,
         else:
+            _wanted.say("all_gather_matmul", x=[x], weight=[] if keep_gathered else weights)
             made = torch.ops.stretto.all_gather_matmul(x, weights, biases, name, dim, rows, keep_gathered)
     if isinstance(weight, torch.Tensor):
         return made[0]
@@ -227,6 +230,7 @@ def mlp(x: torch.Tensor, up: Weights, down: torch.Tensor, group: GroupLike = Non
         _refuse_tangents("mlp", tensors)
         given = x, ups, biases, down, activation, seat(group), sequence_parallel, dim
         if out is None:
+            _wanted.say("mlp", any_of_its_tensors=tensors)
             made = torch.ops.stretto.mlp(*given),
         else:
             _refuse_gradients("mlp", *tensors, out)
