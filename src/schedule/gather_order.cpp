@@ -16,8 +16,8 @@ bool is_larger_than_cache(const Segment& op, const Machine& machine) {
   return bytes > machine.l2_bytes();
 }
 
-bool row_fills_half_a_wave(const Segment& op, const Machine& machine) {
-  return 2 * op.product_cols() >= machine.sms * kCols;
+bool has_wide_rows(const Segment& op, const Machine& machine) {
+  return 5 * op.product_cols() >= 2 * machine.sms * kCols;
 }
 
 bool own_tiles_fill(const Segment& op, const Machine& machine) {
@@ -26,7 +26,7 @@ bool own_tiles_fill(const Segment& op, const Machine& machine) {
 }
 
 bool goes_in_sweeps(const Segment& op, const Machine& machine) {
-  return op.gathers() && !op.makes_terms() && row_fills_half_a_wave(op, machine) &&
+  return op.gathers() && !op.makes_terms() && has_wide_rows(op, machine) &&
          own_tiles_fill(op, machine) && is_larger_than_cache(op, machine);
 }
 

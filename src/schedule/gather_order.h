@@ -10,10 +10,10 @@ namespace stretto {
 // themselves.
 bool is_larger_than_cache(const Segment& op, const Machine& machine);
 
-// Whether a row of a gather's tiles is half a wave or more. Then tiles in the order in which rows
-// arrive read B again for every row of tiles or two; in the order of a sweep they read it once for
-// eight.
-bool row_fills_half_a_wave(const Segment& op, const Machine& machine);
+// Whether a row of a gather's tiles is two fifths of a wave or more. Then tiles in the order in which
+// rows arrive read B again for every row of tiles or two; in the order of a sweep they read it once
+// for eight.
+bool has_wide_rows(const Segment& op, const Machine& machine);
 
 // Own rows that fill all SMs for a while hide the flight of the others'.
 bool own_tiles_fill(const Segment& op, const Machine& machine);

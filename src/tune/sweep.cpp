@@ -133,7 +133,7 @@ void add_usual(Sweep& sweep, const Segment& op, const Machine& machine) {
   }
   if (comes_by_all_to_all(op)) add_slices_by_copy_engines(sweep, op, machine);
   if (op.kind.out == Edge::all_to_all) add_slices_taken_home(sweep, op, machine);
-  if (op.makes_terms() || !row_fills_half_a_wave(op, machine)) return;
+  if (op.makes_terms() || !has_wide_rows(op, machine)) return;
   tiles.order = Order::own_first;
   set_size(tiles, kGathers[0].tile, kGathers[0].comm_sms);
   sweep.add(tiles);
