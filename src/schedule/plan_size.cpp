@@ -15,23 +15,41 @@ double pieces(int64_t size, int piece) {
   return std::ceil(static_cast<double>(size) / static_cast<double>(piece));
 }
 
-// Entries that no routing exceeds, in each of whose tiles are products, what follows them, and
-// waits.
+// Of a source's tokens, as lower/routed.h has them: entries that no routing exceeds, of which twice
+// as many as are expected are tasks of their own, and others share one.
+double tasks_of_entries(double choices, double experts, double all_experts, int tile_m) {
+  constexpr double kSlack = 2, kSpares = 16;
+  const double most = choices / tile_m + std::min(choices, experts);
+  const double expected = choices * experts / all_experts / tile_m + std::min(choices, experts);
+  const double single = std::min(most, kSlack * expected);
+  return single + std::ceil((most - single) / kSpares);
+}
+
+// In each tile of an entry are products, what follows them, and waits. Where flags are awaited,
+// lanes of tiles await those of movers besides.
 double estimate_routed(const Segment& op, const Schedule& schedule) {
+  constexpr double kLanes = 128;  // about as many as GPUs have
   const bool by_source = schedule.granularity == Granularity::chunk && op.ranks > 1;
   const int64_t sources = by_source ? op.ranks : 1;
   const int64_t tokens = by_source ? op.row_shards().block() : op.m;
   const int64_t experts =
       op.kind.weight == Held::experts ? (op.experts + op.ranks - 1) / op.ranks : op.experts;
   const double entries =
-      static_cast<double>(sources * (tokens * op.top_k / schedule.tile_m + experts + 1));
+      static_cast<double>(sources) *
+      tasks_of_entries(static_cast<double>(tokens * op.top_k), static_cast<double>(experts),
+                       static_cast<double>(op.experts), schedule.tile_m);
   const double tiles = entries * (op.only_moves() ? 1 : pieces(op.product_cols(), schedule.tile_n));
   const double movers = static_cast<double>(op.ranks) * std::max(1, schedule.comm_sms);
+  const double of_source = std::max(1, schedule.comm_sms);
+  const double lanes = std::min(kLanes * static_cast<double>(sources), tiles);
+  const bool awaits = schedule.sync != Sync::event && op.kind.in != Edge::none && !op.only_moves();
+  const double waits = awaits ? lanes * (by_source ? of_source : movers) : 0;
   const double sums =
       op.kind.out == Edge::none
           ? 0
           : movers * pieces(op.local_n() * std::max(1, op.weights), schedule.tile_n);
-  return op.ranks * (tiles * (2 + 2 * op.weights) + 3 * movers + 5 * sums);
+  const double of_tile = schedule.sync == Sync::event ? 3 : 2 + 2 * op.weights;
+  return op.ranks * (tiles * of_tile + waits + 3 * movers + 5 * sums);
 }
 
 // What looks up in a table for some bags, is told of, and taken home.
