@@ -67,6 +67,12 @@ class Installed(unittest.TestCase):
         for path in (self.libraries / "libstretto.so", self.prefix / "bin" / "stretto"):
             self.assertEqual([name for name in needed(path) if "fmt" in name or "boost" in name], [])
 
+    def test_it_needs_what_the_page_says(self):
+        """docs/install.md: the C++ run-time, zlib, and Highway where that is shared."""
+        runtime = {"ld-linux-x86-64", "ld-linux-aarch64", "libc", "libm", "libgcc_s", "libstdc++", "libpthread", "libdl"}
+        own = {name.partition(".so")[0] for name in needed(self.libraries / "libstretto.so")} - runtime
+        self.assertLessEqual(own, {"libz", "libhwy"})
+
     def test_the_command_is_there(self):
         self.assertEqual(said(self.prefix / "bin" / "stretto", "--version"), f"stretto {VERSION}\n")
 
