@@ -129,13 +129,14 @@ class Block {
   }
   bool wait_words_not(const Pointer<const Vec16>& at, uint32 poison, Vec16& value,
                       Where where = Where::here(), int from = -1, Patience = Patience::kUsual);
-  template <int kMost, class AnyPointer>
-  bool wait_vectors_not(const device::RankVectors<AnyPointer>& vectors, uint32 poison,
-                        Vec16 (&values)[kMost], Where where = Where::here(),
-                        Patience = Patience::kUsual) {
-    for (int j = 0; j < vectors.count; ++j) {
-      if (vectors.has(j) &&
-          !wait_words_not(vectors.of(j), poison, values[j], where, vectors.first_rank + j)) {
+  template <int kMost>
+  bool wait_vectors_not(const Pointer<const Vec16>& at, uint64 stride, int count, int skip,
+                        uint32 poison, Vec16 (&values)[kMost], Where where = Where::here(),
+                        int first_rank = 0, Patience = Patience::kUsual) {
+    for (int j = 0; j < count; ++j) {
+      if (j == skip) continue;
+      if (!wait_words_not(at + static_cast<uint64>(j) * stride, poison, values[j], where,
+                          first_rank + j)) {
         return false;
       }
     }

@@ -53,30 +53,29 @@ class GpuWaits {
   STRETTO_DEVICE bool wait_words_not(const Vec16* at, uint32 poison, Vec16& value, Where = {},
                                      int from = -1, Patience patience = Patience::kUsual) {
     Vec16 values[1];
-    const bool came = wait_vectors_not(RankVectors<const Vec16*>{at, 0, 1, -1, from}, poison,
-                                       values, {}, patience);
+    const bool came = wait_vectors_not(at, 0, 1, -1, poison, values, {}, from, patience);
     value = values[0];
     return came;
   }
-  // The same for at most kMost vectors; the loads of all are in flight together.
-  template <int kMost, class Pointer>
-  STRETTO_DEVICE bool wait_vectors_not(RankVectors<Pointer> vectors, uint32 poison,
-                                       Vec16 (&values)[kMost], Where = {},
-                                       Patience patience = Patience::kUsual) {
+  // The same for vector j at `at + j * stride`, j < count <= kMost, but not j == skip; the loads of
+  // all are in flight together. Vector j is of rank first_rank + j.
+  template <int kMost>
+  STRETTO_DEVICE bool wait_vectors_not(const Vec16* at, uint64 stride, int count, int skip,
+                                       uint32 poison, Vec16 (&values)[kMost], Where = {},
+                                       int first_rank = 0, Patience patience = Patience::kUsual) {
     int missing = -1;
     const auto ready = [&] {
       STRETTO_UNROLL for (int j = 0; j < kMost; ++j) {
-        if (vectors.has(j)) values[j] = load_strong(vectors.of(j), Scope::kSystem);
+        if (j < count && j != skip) values[j] = load_strong(at + j * stride, Scope::kSystem);
       }
       missing = -1;
       STRETTO_UNROLL for (int j = 0; j < kMost; ++j) {
-        if (vectors.has(j) && !differs(values[j], poison)) missing = j;
+        if (j < count && j != skip && !differs(values[j], poison)) missing = j;
       }
       return missing < 0;
     };
-    return poll_until(Limits{world_, patience}, ready, [&] {
-      unwritten(vectors.of(missing), poison, vectors.first_rank + missing);
-    });
+    return poll_until(Limits{world_, patience}, ready,
+                      [&] { unwritten(at + missing * stride, poison, first_rank + missing); });
   }
 
   // The same for vectors at any places: none where at[j] is null; vector j is of rank_of(j).

@@ -33,18 +33,6 @@ enum class Compare : uint8 { kEq, kNe, kGt, kGe, kLt, kLe };
 // waits for it too.
 enum class Patience : uint8 { kUsual, kLonger };
 
-// Vectors that ranks have sent, one each: vector j stands at `at + j * stride`, for j < count but
-// not j == skip, and is of rank first_rank + j.
-template <class Pointer>
-struct RankVectors {
-  Pointer at;
-  uint64 stride;
-  int count, skip, first_rank;
-
-  STRETTO_HOST_DEVICE bool has(int j) const { return j < count && j != skip; }
-  STRETTO_HOST_DEVICE Pointer of(int j) const { return at + static_cast<uint64>(j) * stride; }
-};
-
 STRETTO_HOST_DEVICE bool holds(uint64 value, Compare compare, uint64 bound) {
   switch (compare) {
     case Compare::kEq:

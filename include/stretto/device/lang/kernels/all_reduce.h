@@ -95,10 +95,8 @@ STRETTO_KERNEL void all_reduce_two_shot(Block& block, const AllReduceArgs<Block>
     for (int base = 0; good && base < ranks; base += kInFlight) {
       Vec16 values[kInFlight];
       const int count = slices.having(base, ranks - base < kInFlight ? ranks - base : kInFlight, i);
-      good = take_slots<Format>(
-          block,
-          {gathered + (static_cast<uint32>(base) * stride + i), stride, count, me - base, base},
-          values, Patience::kLonger);
+      good = take_slots<Format>(block, gathered + (static_cast<uint32>(base) * stride + i), stride,
+                                count, me - base, values, base, Patience::kLonger);
       STRETTO_UNROLL for (int j = 0; j < kInFlight; ++j) {
         if (good && j < count && base + j != me) {
           args.output[slices.first(base + j) + i] = values[j];

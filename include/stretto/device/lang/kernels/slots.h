@@ -79,14 +79,20 @@ class PartSender {
   Vec16 values_[kInFlight];
 };
 
-// Takes values[j] from slot j once it has come.
+// Takes vector j from `slots + j * stride` once it has come, for j < count but not j == skip; it
+// is of rank first_rank + j.
 template <class Format, int kInFlight, class Block>
-STRETTO_PRIMITIVE bool take_slots(Block& block, RankVectors<Ptr<Block, Vec16>> slots,
-                                  Vec16 (&values)[kInFlight], Patience patience,
-                                  Where where = Where::here()) {
-  if (!block.wait_vectors_not(slots, Format::kPoison, values, where, patience)) return false;
+STRETTO_PRIMITIVE bool take_slots(Block& block, Ptr<Block, Vec16> slots, uint64 stride, int count,
+                                  int skip, Vec16 (&values)[kInFlight], int first_rank,
+                                  Patience patience, Where where = Where::here()) {
+  if (!block.wait_vectors_not(slots, stride, count, skip, Format::kPoison, values, where,
+                              first_rank, patience)) {
+    return false;
+  }
   STRETTO_UNROLL for (int j = 0; j < kInFlight; ++j) {
-    if (slots.has(j)) block.store(slots.of(j), four_of(Format::kPoison));
+    if (j < count && j != skip) {
+      block.store(slots + static_cast<uint64>(j) * stride, four_of(Format::kPoison));
+    }
   }
   return true;
 }
@@ -103,9 +109,8 @@ STRETTO_PRIMITIVE bool sum_slots(Block& block, Ptr<Block, Vec16> slots, uint64 s
   for (int base = 0; base < ranks; base += kInFlight) {
     Vec16 values[kInFlight];
     const int count = ranks - base < kInFlight ? ranks - base : kInFlight;
-    if (!take_slots<Format>(
-            block, {slots + static_cast<uint64>(base) * stride, stride, count, me - base, base},
-            values, Patience::kUsual, where)) {
+    if (!take_slots<Format>(block, slots + static_cast<uint64>(base) * stride, stride, count,
+                            me - base, values, base, Patience::kUsual, where)) {
       return false;
     }
     STRETTO_UNROLL for (int j = 0; j < kInFlight; ++j) {

@@ -88,7 +88,7 @@ class TwoShotNorm {
         const int most = ranks - base < kTaken ? ranks - base : kTaken;
         const int count = sent.having(base, most, i);
         const int skip = block_.rank() - base;
-        if (!take_slots<Bf16x8>(block_, {gathered(base) + i, stride_, count, skip, base}, values,
+        if (!take_slots<Bf16x8>(block_, gathered(base) + i, stride_, count, skip, values, base,
                                 Patience::kLonger)) {
           return false;
         }
