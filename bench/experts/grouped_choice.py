@@ -41,13 +41,14 @@ def tiles_of(rows, experts, n, k, product):
     """Those that could be the best, by what the model says; the chosen ones first."""
     found = []
     for gathers in ((False, True) if product == "up" else (False,)):
-        us = {tile: expert_us(tile, rows // max(experts, 1), experts, n, k, gathers) for tile in TILES
-              if not (gathers and tile.rows > MOST_GATHERED) and k >= 128 * tile.ranges}
+        mean = rows // max(experts, 1)
+        made = [short for tile in TILES if not (gathers and tile.rows > MOST_GATHERED) and k >= 128 * tile.ranges
+                and (short := for_short_k(tile, mean, k))]
+        us = {tile: expert_us(tile, mean, experts, n, k, gathers) for tile in made}
         near = [tile for tile in us if us[tile] < WORTH_TIMING * min(us.values())]
         chosen = fitted(rows, experts, n, k, gathers=gathers)
-        made = {tile: for_short_k(tile, k, rows // max(experts, 1), gathers) for tile in near}
-        order = sorted(near, key=lambda tile: (made[tile] != chosen, us[tile]))
-        found += [filled(made[tile]._replace(gathers=gathers, follower="swiglu" if product == "up" else "none"))
+        order = sorted(near, key=lambda tile: (tile != chosen, us[tile]))
+        found += [filled(tile._replace(gathers=gathers, follower="swiglu" if product == "up" else "none"))
                   for tile in order[:MOST_TIMED[gathers]]]
     return found
 

@@ -16,7 +16,7 @@ INCLUDE = pathlib.Path(__file__).resolve().parents[2] / "include"
 SOURCE = """#include "stretto/device/grouped_sm90.h"
 using namespace stretto::device;
 constexpr GroupedConfig kConfig{{.columns = {columns}, .rows = {rows}, .stages = {stages},
-                                .ranges = {ranges}, .slots = {slots}, .gathers = {gathers}, .scatters = {scatters},
+                                .ranges = {ranges}, .together = {together}, .gathers = {gathers}, .scatters = {scatters},
                                 .follower = Follower::{follower}}};
 __constant__ int block[2] = {{layout_of(kConfig).shared_bytes, layout_of(kConfig).threads}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, 1)

@@ -12,12 +12,12 @@ class Sort(typing.NamedTuple):
     gathers: bool = False
     scatters: bool = False
     follower: str = "none"
-    slots: int = 2
+    together: int = 1
 
     @property
     def name(self):
         words = ["gathered" * self.gathers, "scattered" * self.scatters, self.follower.replace("none", "")]
-        words.append(f"slots {self.slots}" * (self.slots > 2))
+        words.append(f"together {self.together}" * (self.together > 1))
         return " ".join([f"{self.columns}x{self.rows}" + f"/{self.ranges}" * (self.ranges > 1), *filter(None, words)])
 
     @property
@@ -34,9 +34,8 @@ def filled(sort):
     """With as many stages as shared memory has room for."""
     stored = sort.columns // sort.halves
     rings = 1 if stored == 64 else sort.columns // 64 if sort.columns == 192 else 2
-    rest = 1024 + rings * sort.slots * 32 * sort.stored_at_once * 2 + 7088 + 8 * sort.rows * sort.gathers
-    most = 12 if sort.slots == 2 else 12 - sort.slots
-    return sort._replace(stages=min(most, (232448 - rest) // (128 * (sort.columns + sort.rows))))
+    rest = 1024 + rings * 2 * sort.together * 32 * sort.stored_at_once * 2 + 7088 + 8 * sort.rows * sort.gathers
+    return sort._replace(stages=min(12, (232448 - rest) // (128 * (sort.columns + sort.rows))))
 
 
 # What follows is src/op/expert_tiles.cpp in Python, where the constants are explained; tests/gpu/grouped_tiles.txt
@@ -46,7 +45,7 @@ TILES = tuple(Sort(*tile) for tile in (
     (256, 64, 5), (192, 64, 6), (128, 64, 8), (256, 32, 5), (192, 32, 6), (128, 32, 10), (128, 64, 8, 2),
     (128, 128, 6, 2)))
 SMS_OF_RANGES, WORTH_RANGES, MOST_GATHERED = 132, 0.9, 192
-SHORT_K, FEWEST_GATHERED, SLOTS = 192, 128, 8
+SHORT_K, FEWEST_ROWS, ROWS_OF_TALL, STAGES_OF_SHORT_K = 256, 32, 96, 4
 
 
 def cuts_of(rows, spread, most):
@@ -57,6 +56,20 @@ def cuts_of(rows, spread, most):
     return cuts
 
 
+def is_short(rows, k):
+    return k <= SHORT_K and rows >= FEWEST_ROWS
+
+
+def chunks_of(columns, rows):
+    """Of 32 rows by 64 columns, those of one consumer's."""
+    return math.ceil(rows / 32) * (2 if columns == 256 else 1)
+
+
+def lines_of(k):
+    """Lines of the L2 cache from which 128 bytes of a row of so many elements come, in the mean over rows."""
+    return 2 - math.gcd(2 * k, 128) / 128
+
+
 def expert_us(tile, rows, experts, columns, k, gathers=False, num_sms=132):
     """About, of experts that have so many rows in the mean."""
     rows, experts = max(rows, 1), max(experts, 1)
@@ -64,26 +77,31 @@ def expert_us(tile, rows, experts, columns, k, gathers=False, num_sms=132):
     cuts = cuts_of(rows, spread, tile.rows)
     high = min(max(rows / cuts + (8 if experts > 1 else 0), 16), tile.rows)
     multiply = (2.52 if tile.columns == 128 else 2.6) * (tile.columns / 64) * high
-    load, gather = 128 * (tile.columns + high) / 56, 128 * high / 26 if gathers else 0
+    load, gather = 128 * lines_of(k) * (tile.columns + high) / 56, 128 * high / 26 if gathers else 0
     stage = math.sqrt(math.sqrt(multiply ** 4 + load ** 4 + gather ** 4)) + 0.12 * gather + 200 / tile.stages ** 2
     blocks_of_k = math.ceil(-(-k // 64) / tile.ranges)
     besides = 400 + (5000 if tile.ranges > 1 else 0)
-    each = blocks_of_k * stage + besides
+    if is_short(rows, k) and tile.together == 1:
+        besides += 240 * chunks_of(tile.columns, high)
+    stored = tile.columns * high * 2 / 18
+    of_blocks = math.hypot(blocks_of_k * stage, stored)
+    each = of_blocks + besides
     places = max(tile.ranges, num_sms // tile.ranges * tile.ranges)
     rounds = experts * cuts * -(-columns // tile.columns) * tile.ranges / places
     whole = math.floor(cuts)
     uneven = 4 * (cuts - whole) * (1 - (cuts - whole))
-    longest = blocks_of_k * stage * max(1, min(tile.rows, (rows + spread) / whole) / high) + besides
+    longest = of_blocks * max(1, min(tile.rows, (rows + spread) / whole) / high) + besides
     cycles = (0.2 * tile.columns * high + (1 - uneven) * math.ceil(rounds - 1e-9) * each
               + uneven * max(longest, rounds * each + 0.75 * longest))
     return 7 + math.hypot(cycles / 1750, experts * columns * k * 2 / 4.6e6)
 
 
-def for_short_k(tile, k, mean, gathers):
-    """With chunks for a whole tile that waits while the next one is multiplied, where that is over sooner."""
-    is_short = k <= SHORT_K and tile.ranges == 1 and tile.rows >= 96
-    is_few = gathers and mean < FEWEST_GATHERED
-    return filled(tile._replace(slots=SLOTS)) if is_short and not is_few else tile
+def for_short_k(tile, mean, k):
+    """The tile as it is for this K, or nothing where it has no room for what it should be."""
+    if not is_short(mean, k) or tile.ranges > 1 or tile.rows < ROWS_OF_TALL:
+        return tile
+    short = filled(tile._replace(together=-(-chunks_of(tile.columns, tile.rows) // 2)))
+    return short if short.stages >= STAGES_OF_SHORT_K else None
 
 
 def fitted(rows, experts, columns, k, num_sms=132, gathers=False):
@@ -91,9 +109,10 @@ def fitted(rows, experts, columns, k, num_sms=132, gathers=False):
     mean = rows // max(experts, 1)
 
     def best(ranges, sms):
-        tiles = [tile for tile in TILES if tile.ranges == ranges and not (gathers and tile.rows > MOST_GATHERED)]
+        tiles = [short for tile in TILES if tile.ranges == ranges and not (gathers and tile.rows > MOST_GATHERED)
+                 and (short := for_short_k(tile, mean, k))]
         us = [expert_us(tile, mean, experts, columns, k, gathers, sms) for tile in tiles]
         return min(us), tiles[us.index(min(us))]
 
     splits = k > 192 and best(2, SMS_OF_RANGES)[0] < WORTH_RANGES * best(1, SMS_OF_RANGES)[0]
-    return for_short_k(best(2 if splits else 1, num_sms)[1], k, mean, gathers)
+    return best(2 if splits else 1, num_sms)[1]

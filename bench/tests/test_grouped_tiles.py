@@ -35,7 +35,7 @@ class GroupedTiles(unittest.TestCase):
             *sizes, last = shape.split()
             gathers = last == "gathers"
             found = fitted(*map(int, sizes if gathers else [*sizes, last]), gathers=gathers)
-            self.assertEqual((found.columns, found.rows, found.stages, found.ranges), tuple(map(int, tile.split())),
+            self.assertEqual((found.columns, found.rows, found.stages, found.ranges, found.together), tuple(map(int, tile.split())),
                              line)
 
     def test_are_close_to_the_best_that_was_measured(self):

@@ -88,7 +88,7 @@ std::string describe(const GroupedConfig& config) {
   return fmt::format(
       "{}x{}x{}{} stages {}{} {}{}{}{}{}", config.columns, config.rows, kTileK,
       config.ranges > 1 ? fmt::format("/{}", config.ranges) : "", config.stages,
-      config.slots != GroupedConfig().slots ? fmt::format(" slots {}", config.slots) : "",
+      config.together > 1 ? fmt::format(" together {}", config.together) : "",
       config.bf16 ? "bf16" : "fp16", config.gathers ? " gathers" : "",
       config.scatters ? " scatters" : "", config.weighs ? " weighs" : "",
       config.follower != Follower::none ? fmt::format(" {}", name_of(config.follower)) : "");
@@ -130,15 +130,17 @@ std::string why_illegal(const GroupedConfig& config) {
   if (config.stages < 2 || config.stages >= device::kTileNotes - 3) {
     return fmt::format("stages must be 2 to {}", device::kTileNotes - 4);
   }
-  // A tile has a chunk and two blocks of K at least, and some more are in the making.
-  const int most_slots = device::kTileNotes - 4 - config.stages;
-  const bool has_more = config.slots != GroupedConfig().slots;
-  if (has_more && (config.slots < 2 || config.slots > most_slots || config.ranges > 1)) {
-    return fmt::format(
-        "a grouped kernel of one range and {} stages has room for 2 to {} chunks, not {}",
-        config.stages, std::max(2, most_slots), config.slots);
+  const device::GroupedLayout layout = device::layout_of(config);
+  const int row_chunks = (config.rows + device::kTokenChunkRows - 1) / device::kTokenChunkRows;
+  const int most_chunks = row_chunks * layout.chunks_across;
+  if (config.together < 1 || config.together > most_chunks) {
+    return fmt::format("a grouped kernel of these tiles hands over 1 to {} chunks together, not {}",
+                       most_chunks, config.together);
   }
-  return why_no_room(config.stages, device::layout_of(config).shared_bytes);
+  if (config.together > 1 && config.ranges > 1) {
+    return "a grouped kernel of one range hands over several chunks together";
+  }
+  return why_no_room(config.stages, layout.shared_bytes);
 }
 
 GroupedConfig fitted(GroupedConfig config, const GroupedShape& shape, int num_sms) {
@@ -149,7 +151,7 @@ GroupedConfig fitted(GroupedConfig config, const GroupedShape& shape, int num_sm
   config.rows = tile.rows;
   config.stages = tile.stages;
   config.ranges = tile.ranges;
-  config.slots = chunk_slots(tile, load, config.gathers);
+  config.together = tile.together;
   while (config.stages > 2 && !why_illegal(config).empty()) --config.stages;
   // Other followers and warps leave room for another.
   for (GroupedConfig more = config; ++more.stages, why_illegal(more).empty();) config = more;
@@ -206,14 +208,14 @@ std::string grouped_source(const GroupedConfig& config) {
   return fmt::format(R"(#include "stretto/device/grouped_sm90.h"
 using namespace stretto::device;
 constexpr GroupedConfig kConfig{{.columns = {}, .rows = {}, .stages = {}, .ranges = {},
-                                .slots = {}, .bf16 = {}, .gathers = {}, .scatters = {}, .weighs = {},
+                                .together = {}, .bf16 = {}, .gathers = {}, .scatters = {}, .weighs = {},
                                 .follower = Follower::{}}};
 extern "C" __global__ void __launch_bounds__(layout_of(kConfig).threads, 1)
 stretto_grouped(const __grid_constant__ GroupedParams params) {{
   grouped_sm90<kConfig>(params);
 }}
 )",
-                     config.columns, config.rows, config.stages, config.ranges, config.slots,
+                     config.columns, config.rows, config.stages, config.ranges, config.together,
                      config.bf16, config.gathers, config.scatters, config.weighs,
                      name_of(config.follower));
 }

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <optional>
 #include <utility>
+
+#include "stretto/device/grouped_task.h"
 
 namespace stretto {
 namespace {
@@ -33,13 +37,17 @@ constexpr double kLastCycles =
     0.2;  // of an element of the last tile, behind which nothing is multiplied
 constexpr int64_t kBlockOfK = 64;
 
-// Of so short a K a tile is multiplied in less time than it is stored in, so that a whole one waits
-// while the next is multiplied. Lower ones wait for weights, and those of few gathered rows for
-// these: 0.79 to 0.96 of the time with 512 rows an expert, 0.94 to 1.06 with 64; with K of 256 the
-// stages that are given up cost more, 1.09 to 1.13 (docs/notes/moe-gemm.md).
-constexpr int64_t kShortK = 192;
-constexpr int64_t kFewestGathered = 128;  // rows of an expert
-constexpr int kRowsOfTall = 96, kSlots = 2, kSlotsOfShortK = 8;
+// What is stored, in bytes a cycle, is on its way while the next tile is multiplied.
+constexpr double kStoredBytes = 18;
+constexpr int64_t kLineBytes = 128;  // of the L2 cache
+
+// Up to this K a tile is multiplied sooner than it is handed over chunk by chunk: half of it is at
+// once, where that leaves room for as many stages as K has blocks. From 32 to 512 rows an expert
+// that takes 0.66 to 1.0 of the time (docs/notes/moe-gemm.md). Fewer rows wait for weights.
+constexpr int64_t kShortK = 256, kFewestRows = 32;
+constexpr int kRowsOfTall = 96, kStagesOfShortK = 4;
+constexpr int kSharedBytes = 227 * 1024;  // of a block, on Hopper
+constexpr double kHandCycles = 240;       // of a chunk that is handed over alone
 
 double tiles_of(int64_t size, int64_t tile) {
   return static_cast<double>((size + tile - 1) / tile);
@@ -53,6 +61,33 @@ double cuts_of(double rows, double spread, int most) {
     cuts += spread > 0 ? std::clamp(0.5 + (rows - edge) / (2 * spread), 0.0, 1.0) : 1.0;
   }
   return cuts;
+}
+
+// Lines from which 128 bytes of a row of so many elements come, in the mean over rows.
+double lines_of(int64_t k) {
+  return 2.0 - static_cast<double>(std::gcd(2 * k, kLineBytes)) / kLineBytes;
+}
+
+bool is_short(const ExpertLoad& of) { return of.k <= kShortK && of.rows >= kFewestRows; }
+
+// Chunks that one consumer has of so many of its rows.
+int chunks_of(const ExpertTile& tile, double rows) {
+  const int across = device::layout_of({.columns = tile.columns}).chunks_across;
+  return static_cast<int>(std::ceil(rows / device::kTokenChunkRows)) * across;
+}
+
+// The tile as it is for this K, or nothing where it has no room for what it should be.
+std::optional<ExpertTile> for_short_k(ExpertTile tile, const ExpertLoad& of, bool gathers) {
+  if (!is_short(of) || tile.ranges > 1 || tile.rows < kRowsOfTall) return tile;
+  device::GroupedConfig config{
+      .columns = tile.columns, .rows = tile.rows, .stages = kStagesOfShortK, .gathers = gathers};
+  config.together = (chunks_of(tile, tile.rows) + 1) / 2;
+  const auto has_room = [&] { return device::layout_of(config).shared_bytes <= kSharedBytes; };
+  if (!has_room()) return std::nullopt;
+  while (has_room()) ++config.stages;
+  tile.stages = config.stages - 1;
+  tile.together = config.together;
+  return tile;
 }
 
 double fourth(double x) { return x * x * x * x; }
@@ -70,20 +105,24 @@ double expert_us(const ExpertTile& tile, const ExpertLoad& of, bool gathers, int
   const double row_bytes = 2.0 * kBlockOfK;
   const double multiply =
       (tile.columns == 128 ? kTensor : kTensorOfWide) * (tile.columns / 64.0) * high;
-  const double load = row_bytes * (tile.columns + high) / kBytes;
+  const double load = row_bytes * lines_of(of.k) * (tile.columns + high) / kBytes;
   const double gather = gathers ? row_bytes * high / kGatheredBytes : 0;
   const double stage = std::sqrt(std::sqrt(fourth(multiply) + fourth(load) + fourth(gather))) +
                        kGatherShare * gather + kStageWait / (tile.stages * tile.stages);
   const double blocks_of_k = std::ceil(tiles_of(of.k, kBlockOfK) / tile.ranges);
-  const double besides = kTileCycles + (tile.ranges > 1 ? kAddCycles : 0);
-  const double each = blocks_of_k * stage + besides;
+  const bool hands_one_by_one = is_short(of) && tile.together == 1;
+  const double besides = kTileCycles + (tile.ranges > 1 ? kAddCycles : 0) +
+                         (hands_one_by_one ? kHandCycles * chunks_of(tile, high) : 0);
+  const double store = tile.columns * high * 2 / kStoredBytes;
+  const double of_blocks = std::hypot(blocks_of_k * stage, store);
+  const double each = of_blocks + besides;
   // Blocks end at about the same time where tiles are equally high. Where some experts have a cut
   // more than others, tiles are not, and the last of the highest ones ends alone.
   const double rounds = experts * cuts * tiles_of(of.columns, tile.columns) * tile.ranges /
                         std::max(tile.ranges, sms / tile.ranges * tile.ranges);
   const double whole = std::floor(cuts), some = cuts - whole, uneven = 4 * some * (1 - some);
   const double highest = std::min(static_cast<double>(tile.rows), (rows + spread) / whole);
-  const double longest = blocks_of_k * stage * std::max(1.0, highest / high) + besides;
+  const double longest = of_blocks * std::max(1.0, highest / high) + besides;
   const double cycles = kLastCycles * tile.columns * high +
                         (1 - uneven) * std::ceil(rounds - 1e-9) * each +
                         uneven * std::max(longest, rounds * each + kTail * longest);
@@ -97,12 +136,14 @@ ExpertTile expert_tile(const ExpertLoad& of, bool gathers, int sms) {
   const auto best_of = [&](int ranges, int on) {
     ExpertTile best;
     double least = std::numeric_limits<double>::infinity();
-    for (const ExpertTile& tile : kTiles) {
-      if (tile.ranges != ranges || (gathers && tile.rows > kMostGathered)) continue;
-      const double us = expert_us(tile, of, gathers, on);
+    for (const ExpertTile& one : kTiles) {
+      if (one.ranges != ranges || (gathers && one.rows > kMostGathered)) continue;
+      const std::optional<ExpertTile> tile = for_short_k(one, of, gathers);
+      if (!tile) continue;
+      const double us = expert_us(*tile, of, gathers, on);
       if (us >= least) continue;
       least = us;
-      best = tile;
+      best = *tile;
     }
     return std::pair(best, least);
   };
@@ -111,12 +152,6 @@ ExpertTile expert_tile(const ExpertLoad& of, bool gathers, int sms) {
   const bool splits =
       can_split && best_of(2, kSmsOfRanges).second < kWorthRanges * best_of(1, kSmsOfRanges).second;
   return best_of(splits ? 2 : 1, sms).first;
-}
-
-int chunk_slots(const ExpertTile& tile, const ExpertLoad& of, bool gathers) {
-  const bool is_short = of.k <= kShortK && tile.ranges == 1 && tile.rows >= kRowsOfTall;
-  const bool is_few = gathers && of.rows < kFewestGathered;
-  return is_short && !is_few ? kSlotsOfShortK : kSlots;
 }
 
 double gathers_times(const ExpertLoad& of, int sms) {

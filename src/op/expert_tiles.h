@@ -16,7 +16,8 @@ struct ExpertLoad {
 
 struct ExpertTile {
   int columns = 256, rows = 128, stages = 4;
-  int ranges = 1;  // of K, by a block of a cluster each
+  int ranges = 1;    // of K, by a block of a cluster each
+  int together = 1;  // chunks of a finished tile that are handed over at once
 
   constexpr bool operator==(const ExpertTile&) const = default;
 };
@@ -26,10 +27,6 @@ double expert_us(const ExpertTile& tile, const ExpertLoad& of, bool gathers, int
 
 // The fastest. How many ranges it has, on which bits of results hang, does not depend on `sms`.
 ExpertTile expert_tile(const ExpertLoad& of, bool gathers, int sms);
-
-// How many chunks of finished tiles wait in the kernel until they are stored
-// (GroupedConfig::slots), for which it has fewer stages; 2 where it need not be more.
-int chunk_slots(const ExpertTile& tile, const ExpertLoad& of, bool gathers);
 
 // How many times longer a product takes whose rows are gathered while they are loaded.
 double gathers_times(const ExpertLoad& of, int sms);

@@ -33,6 +33,7 @@ const Case kCases[] = {{{0, 1, 300, 17, 0, 129, 16}, 264, 200},
                        {{5, 40, 0, 128, 64, 3}, 520, 328, 16},
                        {{0, 0, 700, 0}, 128, 704},
                        {{0, 0, 0}, 136, 128},
+                       {{0, 2000, 3, 200, 0, 1}, 776, 96},
                        {{31, 65, 2, 513}, 72, 1000, 64}};
 
 class GroupedGpuTest : public GpuTest {
@@ -205,7 +206,9 @@ class GroupedGpuTest : public GpuTest {
 };
 
 constexpr GroupedConfig kTiles[] = {{.columns = 256, .rows = 128, .stages = 4},
-                                    {.columns = 256, .rows = 128, .stages = 3, .slots = 8},
+                                    {.columns = 256, .rows = 128, .stages = 3, .together = 4},
+                                    {.columns = 192, .rows = 128, .stages = 4, .together = 2},
+                                    {.columns = 128, .rows = 192, .stages = 4, .together = 3},
                                     {.columns = 128, .rows = 192, .stages = 5},
                                     {.columns = 128, .rows = 256, .stages = 4},
                                     {.columns = 256, .rows = 32, .stages = 5},

@@ -21,7 +21,8 @@ using device::GroupedConfig;
 constexpr GroupedConfig kTall{.columns = 128, .rows = 256, .stages = 4};
 constexpr GroupedConfig kMiddle{.columns = 128, .rows = 192, .stages = 5};
 constexpr GroupedConfig kWide{.columns = 256, .rows = 128, .stages = 4};
-constexpr GroupedConfig kOfShortK{.columns = 256, .rows = 128, .stages = 3, .slots = 8};
+constexpr GroupedConfig kOfShortK{.columns = 192, .rows = 128, .stages = 4, .together = 2};
+constexpr GroupedConfig kTallOfShortK{.columns = 128, .rows = 192, .stages = 4, .together = 3};
 constexpr GroupedConfig kOfThree{.columns = 192, .rows = 128, .stages = 4};
 constexpr GroupedConfig kOfRanges{.columns = 128, .rows = 128, .stages = 6, .ranges = 2};
 
@@ -158,12 +159,13 @@ TEST(GroupedConfigTest, IllegalOnesSayWhatWouldBeRight) {
   EXPECT_NE(why({.columns = 128, .rows = 256, .stages = 5}).find("shared memory"),
             std::string::npos);
   EXPECT_NE(why({.columns = 128, .rows = 16, .stages = 13}).find("2 to 12"), std::string::npos);
-  EXPECT_EQ(why({.columns = 256, .rows = 128, .stages = 3, .slots = 8}), "");
-  EXPECT_NE(why({.columns = 256, .rows = 128, .stages = 4, .slots = 8}).find("shared memory"),
+  EXPECT_EQ(why({.columns = 256, .rows = 128, .stages = 3, .together = 4}), "");
+  EXPECT_NE(why({.columns = 256, .rows = 128, .stages = 4, .together = 4}).find("shared memory"),
             std::string::npos);
-  EXPECT_NE(why({.columns = 128, .rows = 32, .stages = 8, .slots = 8}).find("2 to 4 chunks"),
+  EXPECT_NE(why({.columns = 128, .rows = 64, .stages = 8, .together = 3}).find("1 to 2 chunks"),
             std::string::npos);
-  EXPECT_NE(why({.columns = 128, .stages = 4, .ranges = 2, .slots = 4}).find("one range"),
+  EXPECT_NE(why({.columns = 128, .stages = 4, .together = 0}).find("not 0"), std::string::npos);
+  EXPECT_NE(why({.columns = 128, .stages = 4, .ranges = 2, .together = 2}).find("one range"),
             std::string::npos);
   EXPECT_THROW(grouped_source({.columns = 64}), UsageError);
 }
@@ -205,18 +207,23 @@ TEST(GroupedConfigTest, HaveRangesOfKWhateverTheNumberOfSms) {
   }
 }
 
-TEST(GroupedConfigTest, OfAShortKKeepAWholeTileUntilItIsStored) {
-  const auto slots = [](int64_t k, int64_t rows, bool gathers) {
-    return fitted({.gathers = gathers}, {.rows = rows, .experts = 128, .columns = 4096, .k = k},
-                  132)
-        .slots;
-  };
+// With the stages that a whole tile of such a K takes beside.
+TEST(GroupedConfigTest, OfAShortKHandOverHalfATileAtOnce) {
   for (const bool gathers : {false, true}) {
-    EXPECT_EQ(slots(192, 65536, gathers), 8);
-    EXPECT_EQ(slots(200, 65536, gathers), 2);
-    EXPECT_EQ(slots(192, 1024, gathers), 2) << "few rows wait for weights";
+    const auto fitted_to = [&](int64_t k, int64_t rows) {
+      return fitted({.gathers = gathers}, {.rows = rows, .experts = 128, .columns = 4096, .k = k},
+                    132);
+    };
+    for (const int64_t k : {96, 192, 256}) {
+      for (const int64_t rows : {8192, 65536}) {
+        const GroupedConfig config = fitted_to(k, rows);
+        EXPECT_GT(config.together, 1) << describe(config);
+        EXPECT_GE(config.stages, 4) << describe(config);
+      }
+    }
+    EXPECT_EQ(fitted_to(264, 65536).together, 1);
+    EXPECT_EQ(fitted_to(192, 1024).together, 1) << "few rows wait for weights";
   }
-  EXPECT_EQ(slots(192, 8192, true), 2) << "and gathered ones for themselves";
 }
 
 // bench/tests/test_grouped_tiles.py holds the bench to the same file.
@@ -227,19 +234,20 @@ TEST(GroupedConfigTest, FittedOnesAreThoseOfTheBench) {
     if (line.starts_with('#')) continue;
     std::istringstream words(line);
     GroupedShape shape;
-    int num_sms = 0, columns = 0, rows = 0, stages = 0, ranges = 0;
+    int num_sms = 0, columns = 0, rows = 0, stages = 0, ranges = 0, together = 0;
     char colon = 0;
     words >> shape.rows >> shape.experts >> shape.columns >> shape.k >> num_sms;
     GroupedConfig config;
     config.gathers = line.find("gathers") != std::string::npos;
     if (config.gathers) words.ignore(std::numeric_limits<std::streamsize>::max(), 's');
-    words >> colon >> columns >> rows >> stages >> ranges;
+    words >> colon >> columns >> rows >> stages >> ranges >> together;
     ASSERT_TRUE(words) << line;
     config = fitted(config, shape, num_sms);
     EXPECT_EQ(config.columns, columns) << line;
     EXPECT_EQ(config.rows, rows) << line;
     EXPECT_EQ(config.stages, stages) << line;
     EXPECT_EQ(config.ranges, ranges) << line;
+    EXPECT_EQ(config.together, together) << line;
     ++lines;
   }
   EXPECT_GT(lines, 10);
@@ -333,13 +341,16 @@ TEST_F(GroupedBothCompile, OfRowsByIndexOnBothSidesDoNotSpill) {
 }
 
 // Of each sort the highest; the middle ones are less than the wide one in everything.
-INSTANTIATE_TEST_SUITE_P(
-    Tiles, GroupedCompile,
-    testing::ValuesIn(is_thorough() ? std::vector{kWide, kTall, kOfThree, kOfRanges, kMiddle}
-                                    : std::vector{kWide, kTall, kOfThree, kOfRanges, kOfShortK}),
-    [](const auto& tile) {
-      return fmt::format("{}x{}x{}", tile.param.columns, tile.param.rows, tile.param.slots);
-    });
+INSTANTIATE_TEST_SUITE_P(Tiles, GroupedCompile,
+                         testing::ValuesIn(is_thorough()
+                                               ? std::vector{kWide, kTall, kOfThree, kOfRanges,
+                                                             kMiddle, kOfShortK, kTallOfShortK}
+                                               : std::vector{kWide, kTall, kOfThree, kOfRanges,
+                                                             kOfShortK, kTallOfShortK}),
+                         [](const auto& tile) {
+                           return fmt::format("{}x{}x{}", tile.param.columns, tile.param.rows,
+                                              tile.param.together);
+                         });
 
 }  // namespace
 }  // namespace stretto::cuda

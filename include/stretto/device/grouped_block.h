@@ -23,11 +23,11 @@ struct GroupedShared {
     a = (base + 1023) & ~1023u;
     b = a + kConfig.stages * kLayout.a_bytes;
     chunks = b + kConfig.stages * kLayout.b_bytes;
-    full = chunks + kLayout.chunk_rings * kConfig.slots * kLayout.chunk_bytes;
+    full = chunks + kLayout.chunk_rings * kChunkSlots * kLayout.slot_bytes;
     empty = full + kConfig.stages * 8;
     chunk_full = empty + kConfig.stages * 8;
-    chunk_empty = chunk_full + kLayout.chunk_rings * kConfig.slots * 8;
-    rows = chunk_empty + kLayout.chunk_rings * kConfig.slots * 8;
+    chunk_empty = chunk_full + kLayout.chunk_rings * kChunkSlots * 8;
+    rows = chunk_empty + kLayout.chunk_rings * kChunkSlots * 8;
     first_row = rows + kMostExperts * 4;
     first_tile = first_row + kMostExperts * 4;
     notes = first_tile + (kMostExperts + 1) * 4 + 12;  // a multiple of 16
@@ -38,10 +38,11 @@ struct GroupedShared {
     offsets = exchanged + 16;  // a multiple of 16
   }
   STRETTO_DEVICE static uint32 chunk_index(uint32 chunk_ring, uint32 slot) {
-    return chunk_ring * kConfig.slots + slot;
+    return chunk_ring * kChunkSlots + slot;
   }
+  // The first of those in a slot.
   STRETTO_DEVICE uint32 chunk(uint32 chunk_ring, uint32 slot) const {
-    return chunks + chunk_index(chunk_ring, slot) * kLayout.chunk_bytes;
+    return chunks + chunk_index(chunk_ring, slot) * kLayout.slot_bytes;
   }
 
   // What the other warps know of the block's tile number i. The load warp writes it ahead of the
@@ -89,7 +90,7 @@ struct GroupedShared {
       barrier_init(full + i * 8, 1 + 32 * kLayout.gather_warps);
       barrier_init(empty + i * 8, 4 * kLayout.consumers);
     }
-    for (int32 i = 0; i < kLayout.chunk_rings * kConfig.slots; ++i) {
+    for (int32 i = 0; i < kLayout.chunk_rings * kChunkSlots; ++i) {
       barrier_init(chunk_full + i * 8, 4 * kLayout.consumers / kLayout.chunk_rings);
       barrier_init(chunk_empty + i * 8, 1);
     }

@@ -24,6 +24,8 @@ struct TokenChunks {
       kConfig.ranges == 1 ? kConfig.rows / 8 : kRowChunks * (kTokenChunkRows / 8);
   static constexpr int32 kCount = kGroups * kMmas * kWords;
   static constexpr int32 kMostChunks = kRowChunks * kLayout.chunks_across;
+  static constexpr int32 kTogether = kConfig.together;
+  static constexpr int32 kMostHandfuls = (kMostChunks + kTogether - 1) / kTogether;
 
   const GroupedShared<kConfig>& shared;
   uint32 consumer, warp, lane;  // warp within the consumer
@@ -53,12 +55,15 @@ struct TokenChunks {
         : "memory");
   }
 
+  // How many times chunks are handed over of a tile that has so many rows of them.
+  STRETTO_DEVICE static constexpr uint32 handfuls(uint32 row_chunks) {
+    return (row_chunks * kLayout.chunks_across + kTogether - 1) / kTogether;
+  }
+
   template <int32 kChunk>
-  STRETTO_DEVICE void write(const uint32 (&packed)[kCount]) {
+  STRETTO_DEVICE void write_chunk(uint32 chunk, const uint32 (&packed)[kCount]) {
     constexpr int32 kFirst = kChunk / kLayout.chunks_across * (kTokenChunkRows / 8);
     constexpr int32 kAcross = kChunk % kLayout.chunks_across;
-    barrier_wait(shared.chunk_empty + slot() * 8, ring.parity ^ 1);
-    const uint32 chunk = shared.chunks + slot() * kLayout.chunk_bytes;
     const uint32 which = lane / 8;  // of the four matrices, the one whose rows this lane names
     // Of a chunk that ends behind the last group, what is left over repeats it.
     const auto word = [&](int32 group, int32 mma, int32 half) {
@@ -86,26 +91,40 @@ struct TokenChunks {
         }
       }
     }
+  }
+  // Those of one slot; whatever a lower tile does not have is written in vain.
+  template <int32 kHandful, int32 kAt>
+  STRETTO_DEVICE void write_chunks(uint32 chunks, const uint32 (&packed)[kCount]) {
+    constexpr int32 kChunk = kHandful * kTogether + kAt;
+    if constexpr (kAt < kTogether && kChunk < kMostChunks) {
+      write_chunk<kChunk>(chunks + kAt * kLayout.chunk_bytes, packed);
+      write_chunks<kHandful, kAt + 1>(chunks, packed);
+    }
+  }
+  template <int32 kHandful>
+  STRETTO_DEVICE void write(const uint32 (&packed)[kCount]) {
+    barrier_wait(shared.chunk_empty + slot() * 8, ring.parity ^ 1);
+    write_chunks<kHandful, 0>(shared.chunks + slot() * kLayout.slot_bytes, packed);
     fence_proxy_async_shared();
     __syncwarp();
     if (lane == 0) barrier_arrive(shared.chunk_full + slot() * 8);
-    ring.template advance<kConfig.slots>();
+    ring.template advance<kChunkSlots>();
   }
 
   // All up to `count`.
   template <int32 kFirst>
   STRETTO_DEVICE void write_first(const uint32 (&packed)[kCount], uint32 count) {
-    if constexpr (kFirst < kMostChunks) {
+    if constexpr (kFirst < kMostHandfuls) {
       if (kFirst < count) {
         write<kFirst>(packed);
         write_first<kFirst + 1>(packed, count);
       }
     }
   }
-  // The chunk of that number, kFirst or a later one.
+  // Handful `number`, kFirst or a later one.
   template <int32 kFirst>
   STRETTO_DEVICE void write_number(const uint32 (&packed)[kCount], uint32 number) {
-    if constexpr (kFirst < kMostChunks) {
+    if constexpr (kFirst < kMostHandfuls) {
       if (number == kFirst) {
         write<kFirst>(packed);
       } else {

@@ -50,15 +50,20 @@ STRETTO_DEVICE void grouped_load(const GroupedParams& params,
     uint32 ticket = 0;
     if (leads) {
       if (kTickets && next < count) ticket = add_relaxed_gpu(params.tickets, 1);
+      const auto note = [&] {
+        shared.write_note(i, tile, next >= count);
+        if constexpr (kConfig.gathers || kConfig.ranges > 1) {
+          barrier_arrive(shared.noted + i % kTileNotes * 8);
+        }
+      };
+      // Who gathers looks rows up while the stages are still in use.
+      if constexpr (kConfig.together > 1) note();
 #pragma unroll 1
       for (uint32 k = first_k; k < end_k; ++k) {
         barrier_wait(shared.empty + ring.slot * 8, ring.parity);
         if (k == first_k) {
           shared.await_exchange(i);
-          shared.write_note(i, tile, next >= count);
-          if constexpr (kConfig.gathers || kConfig.ranges > 1) {
-            barrier_arrive(shared.noted + i % kTileNotes * 8);
-          }
+          if constexpr (kConfig.together == 1) note();
         }
         load_stage<kConfig>(params, shared, tile, static_cast<int32>(k) * kTileK, ring.slot);
         ring.advance<kConfig.stages>();

@@ -111,16 +111,13 @@ class GroupedConsumer {
     finish_tile<kRows>(sums, i);
     const uint32 range = shared_.range();
     handed_ = 0;
-    end_ = (first_chunk_of(kRows, range + 1, kConfig.ranges) -
-            first_chunk_of(kRows, range, kConfig.ranges)) *
-           kLayout.chunks_across;
+    end_ = Chunks::handfuls(first_chunk_of(kRows, range + 1, kConfig.ranges) -
+                            first_chunk_of(kRows, range, kConfig.ranges));
   }
 
   template <int32 kRows>
   STRETTO_DEVICE void multiply_stage(float (&sums)[kMmas][kRows / 2], bool first) {
-    barrier_wait(shared_.full + ring_.slot * 8, ring_.parity);
-    // Rows that were gathered came by ordinary copies, which wgmma does not see without this.
-    if constexpr (kConfig.gathers) fence_proxy_async_shared();
+    await_stage();
     const uint64 a = a_base_ + ring_.slot * (kLayout.a_bytes >> 4);
     const uint64 b = b_base_ + ring_.slot * (kLayout.b_bytes >> 4);
     wgmma_fence();
@@ -134,6 +131,28 @@ class GroupedConsumer {
       }
     }
     wgmma_commit();
+  }
+
+  // Rows that were gathered came by ordinary copies, which wgmma does not see without a fence. Of a
+  // short K one serves as many stages as are there; of a long K few are.
+  STRETTO_DEVICE void await_stage() {
+    if constexpr (kConfig.gathers && kConfig.together > 1) {
+      if (fenced_ == 0) {
+        RingPosition ahead = ring_;
+        barrier_wait(shared_.full + ahead.slot * 8, ahead.parity);
+        bool is_there = true;
+        while (is_there && ++fenced_ < kConfig.stages) {
+          ahead.template advance<kConfig.stages>();
+          is_there =
+              __all_sync(0xffffffffu, barrier_test(shared_.full + ahead.slot * 8, ahead.parity));
+        }
+        fence_proxy_async_shared();
+      }
+      --fenced_;
+    } else {
+      barrier_wait(shared_.full + ring_.slot * 8, ring_.parity);
+      if constexpr (kConfig.gathers) fence_proxy_async_shared();
+    }
   }
 
   STRETTO_DEVICE void release(uint32 slot) const {
@@ -192,8 +211,9 @@ class GroupedConsumer {
   Chunks chunks_;
   const uint64 a_base_, b_base_;
   RingPosition ring_{};
+  uint32 fenced_ = 0;              // stages from ring_ on
   uint32 packed_[Chunks::kCount];  // the tile before
-  uint32 handed_ = 0, end_ = 0;    // its own chunks: the next one, and the end
+  uint32 handed_ = 0, end_ = 0;    // how often of its own chunks, and of how many times
 };
 
 #endif  // STRETTO_DEVICE

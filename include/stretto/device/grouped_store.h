@@ -37,6 +37,7 @@ STRETTO_DEVICE void each_chunk(const GroupedShared<kConfig>& shared, uint32 tile
   const uint32 begin_row = first_chunk_of(tile_rows, range, kConfig.ranges) * kTokenChunkRows;
   const uint32 own_end = first_chunk_of(tile_rows, range + 1, kConfig.ranges) * kTokenChunkRows;
   const uint32 end_row = own_end < tile_rows ? own_end : tile_rows;
+  int32 in_slot = 0;
   for (uint32 first = begin_row; first < end_row; first += kTokenChunkRows) {
     begin(first);
     const uint32 left = end_row - first;
@@ -44,12 +45,17 @@ STRETTO_DEVICE void each_chunk(const GroupedShared<kConfig>& shared, uint32 tile
 #pragma unroll 1
     for (int32 across = 0; across < kLayout.chunks_across; ++across) {
       for (int32 r = 0; r < kLayout.chunk_rings; ++r) {
-        barrier_wait(shared.chunk_full + shared.chunk_index(r, ring.slot) * 8, ring.parity);
-        act(r, shared.chunk(r, ring.slot), first, rows,
+        if (in_slot == 0) {
+          barrier_wait(shared.chunk_full + shared.chunk_index(r, ring.slot) * 8, ring.parity);
+        }
+        act(r, shared.chunk(r, ring.slot) + in_slot * kLayout.chunk_bytes, first, rows,
             tile_column + r * kColumnsOfRing + across * kLayout.chunk_columns);
       }
+      const bool is_last = left <= kTokenChunkRows && across == kLayout.chunks_across - 1;
+      if (++in_slot < kConfig.together && !is_last) continue;
       end();
-      ring.advance<kConfig.slots>();
+      in_slot = 0;
+      ring.advance<kChunkSlots>();
     }
   }
 }
@@ -76,8 +82,11 @@ STRETTO_DEVICE void grouped_store(const GroupedParams& params,
     __syncwarp();
     if (kConfig.ranges > 1 && leads) barrier_arrive(shared.exchanged);
   };
-  const auto free_chunk = [&](int32 r, uint32 slot) {
-    if (leads) barrier_arrive(shared.chunk_empty + shared.chunk_index(r, slot) * 8);
+  const auto free_slot = [&](uint32 slot) {
+    if (!leads) return;
+    for (int32 r = 0; r < kLayout.chunk_rings; ++r) {
+      barrier_arrive(shared.chunk_empty + shared.chunk_index(r, slot) * 8);
+    }
   };
   bool more = shared.has_tiles(params);
   if constexpr (kConfig.scatters) {
@@ -103,11 +112,10 @@ STRETTO_DEVICE void grouped_store(const GroupedParams& params,
             target = next;
             next = target_of(first + kTokenChunkRows);
           },
-          [&](int32 r, uint32 chunk, uint32, uint32, int32 column) {
+          [&](int32, uint32 chunk, uint32, uint32, int32 column) {
             scatter_rows<kRowBytes, kAtOnce>(to, chunk, 0, target, static_cast<uint32>(column) * 2);
-            free_chunk(r, ring.slot);
           },
-          [] {});
+          [&] { free_slot(ring.slot); });
     }
   } else {
     for (uint32 i = 0; more; ++i) {
@@ -118,9 +126,7 @@ STRETTO_DEVICE void grouped_store(const GroupedParams& params,
       leave_tile();
       bool unread = false;  // the slot before this one
       const auto free_before = [&] {
-        for (int32 r = 0; r < kLayout.chunk_rings; ++r) {
-          if (unread) free_chunk(r, (ring.slot + kConfig.slots - 1) % kConfig.slots);
-        }
+        if (unread) free_slot((ring.slot + kChunkSlots - 1) % kChunkSlots);
       };
       each_chunk<kConfig>(
           shared, tile_rows, tile_column, ring, [](uint32) {},

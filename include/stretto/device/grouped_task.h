@@ -24,9 +24,10 @@ struct GroupedConfig {
   int32 rows = 128;     // of tokens at most: a multiple of 16, up to 32768 / columns
   int32 stages = 4;     // K blocks in flight
   int32 ranges = 1;     // of K, by a block of a cluster each: 1 or 2
-  // Chunks of finished tiles that have room, in each ring, until they are stored. Of a short K a
-  // tile is multiplied before it is stored through two: more let the next one be multiplied.
-  int32 slots = 2;
+  // Chunks of a finished tile that a consumer hands over at once, of which twice as many have room
+  // until they are stored. A tile of a short K is multiplied sooner than it is handed over one by
+  // one; then it also is worth it that rows are looked up, and fenced, ahead.
+  int32 together = 1;
   bool bf16 = true;       // else fp16
   bool gathers = false;   // rows of tokens by index, instead of sorted ones
   bool scatters = false;  // rows of the output by index, instead of sorted ones
@@ -41,6 +42,7 @@ inline constexpr int32 kUnitRows = 16;
 inline constexpr int32 kGatherWarps = 4;      // a warpgroup
 inline constexpr int32 kMostGathered = 192;   // rows of a tile that are gathered
 inline constexpr int32 kMostUnits = 16;       // in a tile
+inline constexpr int32 kChunkSlots = 2;       // in each ring
 inline constexpr int32 kTokenChunkRows = 32;  // of a tile's rows handed to the warp that stores
 // Stages may hold as many tiles as there are stages, and there are some more in the making.
 inline constexpr int32 kTileNotes = 16;
@@ -56,6 +58,7 @@ struct GroupedLayout {
   int32 a_bytes, b_bytes;
   int32 chunk_columns;  // 64 or 32
   int32 chunk_bytes;
+  int32 slot_bytes;     // of chunks that are handed over together
   int32 chunk_rings;    // 1: all consumers fill the same chunks; else one each
   int32 chunks_across;  // of a tile, in a ring
   int32 gather_warps;   // copy rows one by one
@@ -74,10 +77,11 @@ STRETTO_HOST_DEVICE GroupedLayout layout_of(const GroupedConfig& config) {
   layout.b_bytes = config.rows * kTileK * 2;
   layout.chunk_columns = layout.stored_columns == 96 ? 32 : 64;
   layout.chunk_bytes = kTokenChunkRows * layout.chunk_columns * 2;
+  layout.slot_bytes = config.together * layout.chunk_bytes;
   layout.chunk_rings = layout.stored_columns == 64 ? 1 : layout.consumers;
   layout.chunks_across = layout.stored_columns / layout.chunk_columns / layout.chunk_rings;
   layout.shared_bytes = 1024 + config.stages * (layout.a_bytes + layout.b_bytes) +
-                        layout.chunk_rings * config.slots * layout.chunk_bytes + 512 +
+                        layout.chunk_rings * kChunkSlots * layout.slot_bytes + 512 +
                         4 * (3 * kMostExperts + 4) + 16 * kTileNotes + 32 + kTileNotes * 8 +
                         layout.gather_warps * config.rows * 2;
   return layout;
