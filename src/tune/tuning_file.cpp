@@ -176,6 +176,9 @@ class TuningParser {
     const std::shared_ptr<const GraphText> own = own_graph(object, at);
     tuned.op =
         checked(join_key(at, "operator"), [&] { return parse_operator(described, {}, own); });
+    if (own && !can_be_filed(tuned.op)) {
+      fail(join_key(at, "graph"), "is one product of two weights, or of what no ranks share");
+    }
     tuned.machine = text(object, at, "machine", kMostTuningText);
     if (!is_machine_name(tuned.machine)) {
       fail(join_key(at, "machine"), "must be letters, digits, '-', '_' and '.'");

@@ -110,6 +110,13 @@ TEST(TuningFile, CallersOwnGraphsAreKeptWithTheirText) {
   std::string other = text;
   other.replace(other.find("silu"), 4, "salu");
   EXPECT_THAT(error_of(other), HasSubstr("operators[0].graph is wrong: graph:6:5: unknown kind"));
+  // Which would be read again as a product of one weight.
+  EXPECT_THAT(error_of(R"({"stretto_tuning": 1, "operators": [{"operator": "gate m=64 h=64 f=64 )"
+                       R"(ranks=2 dtype=bf16", "graph": "graph gate m h f\ninput x [m, h] rows\n)"
+                       R"(input g [f, h] rows\ninput u [f, h] rows\na = gemm x g\n)"
+                       R"(b = gemm x u\ny = swiglu a b\noutput y cols\n", "machine": "h200x8", )"
+                       R"("measured": []}]})"),
+              HasSubstr("operators[0].graph is one product of two weights"));
   other = text;
   other.replace(other.find("mlp m=2048"), 3, "mlq");
   EXPECT_THAT(error_of(other), HasSubstr("unknown operator 'mlq'"));
