@@ -28,12 +28,18 @@ def tensors(op, /, **given):
 
 
 def numbers(op, kind, /, **given):
-    """Arguments of a kind: int, float or str. PyTorch's own words for them are many lines."""
-    kinds = {int: (int, torch.SymInt), float: (int, float, torch.SymInt, torch.SymFloat), str: str}[kind]
+    """Arguments of a kind: int, float, str or bool. PyTorch's own words for them are many lines."""
+    kinds = {int: (int, torch.SymInt), float: (int, float, torch.SymInt, torch.SymFloat), str: str,
+             bool: (bool, int, torch.SymBool)}[kind]
     for name, one in given.items():
         if not isinstance(one, kinds):
-            what = {int: "a whole number", float: "a number", str: "a text"}[kind]
+            what = {int: "a whole number", float: "a number", str: "a text", bool: "True or False"}[kind]
             raise TypeError(f"{op}: {name} is {one!r}; {what} was expected")
+
+
+def whole_or_none(op, /, **given):
+    """Arguments that may be left out."""
+    numbers(op, int, **{name: one for name, one in given.items() if one is not None})
 
 
 def are_whole(numbers):

@@ -13,14 +13,23 @@ from .groups import GroupLike, seat
 
 
 PRODUCT = "x", "weight", "bias"
+# What operators are told besides tensors and group, last, and of which kind; None: a whole number, or nothing.
+SAID = {"matmul_all_to_all": (("dim", int), ("rows", None)), "all_to_all_matmul": (("dim", int),),
+        "embedding_all_to_all": (("mode", str), ("num_tables", None))}
 
 
 def _called(op, group, more, may_come_again, names, tensors, out, *arguments):
+    """`arguments` are those of the operator, last those of SAID."""
     if may_come_again:
         made = _again.again(op, group, more, tensors, None if out is None else (out,))
         if made is not None:
             return made[0]
     _checks.tensors(op, **dict(zip(names, tensors)))
+    for (name, kind), one in zip(SAID[op], arguments[-len(SAID[op]):]):
+        if kind is not None:
+            _checks.numbers(op, kind, **{name: one})
+        else:
+            _checks.whole_or_none(op, **{name: one})
     _refuse_tangents(op, tensors)
     kernel = getattr(torch.ops.stretto, op)
     if out is None:

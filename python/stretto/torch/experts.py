@@ -86,8 +86,8 @@ def moe(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, gate: torch.T
     made = _again.again("moe", group, more, tensors, None if out is None else (out,))
     if made is None:
         _checks.tensors("moe", x=x, ids=ids, weights=weights, gate=gate, up=up, down=down)
-        _checks.numbers("moe", int, **{name: one for name, one in (("rows", rows), ("num_experts", num_experts))
-                                       if one is not None})
+        _checks.whole_or_none("moe", rows=rows, num_experts=num_experts)
+        _checks.numbers("moe", bool, expert_parallel=expert_parallel, sequence_parallel=sequence_parallel)
         _refuse_tangents("moe", tensors)
         if out is None:
             _wanted.say("moe", any_of_its_tensors=tensors)
@@ -126,12 +126,14 @@ def moe_with_router(x: torch.Tensor, router: torch.Tensor, gate: torch.Tensor, u
     """
     op, tensors = "moe_with_router", (x, router, gate, up, down, *([] if bias is None else [bias]))
     out = _checks.outputs(op, out, "y", "ids", "weights")
+    _checks.whole_or_none(op, rows=rows)
     more = k, scores, normalise, scale, groups, best, expert_parallel, rows
     made = _again.again(op, group, more, tensors, out)
     if made is None:
         _checks.numbers(op, int, k=k, groups=groups, best=best)
         _checks.numbers(op, float, scale=scale)
         _checks.numbers(op, str, scores=scores)
+        _checks.numbers(op, bool, normalise=normalise, expert_parallel=expert_parallel)
         _checks.tensors(op, x=x, router=router, gate=gate, up=up, down=down, bias=[] if bias is None else bias)
         _refuse_tangents(op, tensors)
         given, kernel = (x, router, gate, up, down, bias, seat(group), *more), torch.ops.stretto.moe_with_router

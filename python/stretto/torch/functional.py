@@ -103,7 +103,9 @@ def all_gather_matmul(x: torch.Tensor, weight: Weights, bias: Optional[Weights] 
         made = _again.again("all_gather_matmul", group, count, tensors, None if out is None else (out,))
     if made is None:
         _checks.tensors("all_gather_matmul", x=x, weight=weights, bias=biases)
-        _checks.numbers("all_gather_matmul", int, dim=dim, **{} if rows is None else {"rows": rows})
+        _checks.numbers("all_gather_matmul", int, dim=dim)
+        _checks.numbers("all_gather_matmul", bool, keep_gathered=keep_gathered)
+        _checks.whole_or_none("all_gather_matmul", rows=rows)
         _refuse_tangents("all_gather_matmul", tensors)
         name = seat(group)
         if out is not None:
@@ -227,6 +229,7 @@ def mlp(x: torch.Tensor, up: Weights, down: torch.Tensor, group: GroupLike = Non
         _checks.tensors("mlp", x=x, up=ups, up_bias=biases, down=down)
         _checks.numbers("mlp", str, activation=activation)
         _checks.numbers("mlp", int, dim=dim)
+        _checks.numbers("mlp", bool, sequence_parallel=sequence_parallel)
         _refuse_tangents("mlp", tensors)
         given = x, ups, biases, down, activation, seat(group), sequence_parallel, dim
         if out is None:

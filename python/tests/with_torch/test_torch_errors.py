@@ -94,6 +94,17 @@ class Bad(unittest.TestCase):
                 (lambda g: st.moe_with_router(self.x, self.w, *[stack] * 3, None, g), "k is None; a whole number was"),
                 (lambda g: st.matmul_all_reduce_add_rms_norm(self.x, self.w, self.x, self.w, "1", g),
                  "eps is '1'; a number was expected"),
+                (lambda g: st.matmul_all_to_all(self.x, self.w, group=g, rows=[6]),
+                 r"rows is \[6\]; a whole number was"),
+                (lambda g: st.all_to_all_matmul(self.x, self.w, group=g, dim=None), "dim is None; a whole number was"),
+                (lambda g: st.embedding_all_to_all(ids.view(6, 2, 1), stack, g, num_tables="2"),
+                 "embedding_all_to_all: num_tables is '2'; a whole number was expected"),
+                (lambda g: st.moe_with_router(self.x, self.w, *[stack] * 3, 2, g, rows=[6]), r"rows is \[6\]; a whole"),
+                (lambda g: st.moe_with_router(self.x, self.w, *[stack] * 3, 2, g, normalise="no"),
+                 "normalise is 'no'; True or False was expected"),
+                (lambda g: st.mlp(self.x, [self.w] * 2, self.w, g, sequence_parallel=None),
+                 "mlp: sequence_parallel is None; True or False was"),
+                (lambda g: st.all_gather_matmul(self.x, self.w, group=g, keep_gathered="x"), "keep_gathered is 'x'; T"),
                 (lambda g: st.moe(self.x, ids, None, stack, stack, stack, g), "moe: weights is None; a tensor was")):
             self.refused(call, message, TypeError)
         # A mask of experts is no list of them.
