@@ -92,6 +92,9 @@ constexpr double kUnitOfExperts = 16;
 // It reads weights at this share of hbm_gb_per_s, which is of reads and writes (few rows, one H200:
 // 4.1 to 4.4 TB/s, bench/results/grouped_shuffled_h200_x1.json).
 constexpr double kExpertsRead = 1.15;
+// And stores at this one, where that is what it does (short K, one H200: 4.2 TB/s,
+// bench/results/short_k_elected_h200_x1.json).
+constexpr double kExpertsStored = 1.12;
 
 // The kernel of few rows: its first weights come after its start, the others at this share of
 // hbm_gb_per_s, in tiles of so many columns, two of them on an SM at once; it multiplies at this

@@ -34,7 +34,7 @@ struct Kernel {
   // Of experts: their inputs, whose bytes and those of their results are read and stored; each
   // block of a partition is a launch, which reads weights anew.
   std::set<std::tuple<int32_t, uint16_t, int32_t, int32_t, int32_t, int32_t>> inputs;
-  double bytes = 0, weight_bytes = 0;
+  double bytes = 0, weight_bytes = 0, stored_bytes = 0;
   double macs = 0, most_macs = 0;  // of all lanes, and of one
   bool is_of_experts = false;
 };
@@ -271,8 +271,10 @@ void Costs::find_products() {
       // Of two products beside one another one result is stored.
       const Region& to = plan_.writes(instr)[0];
       if (!instr.fused) {
-        kernel.bytes += static_cast<double>(to.elements()) * num_bytes(plan_.op.dtype) *
-                        share_of_entries(plan_, chosen_, lane.rank, to);
+        const double stored = static_cast<double>(to.elements()) * num_bytes(plan_.op.dtype) *
+                              share_of_entries(plan_, chosen_, lane.rank, to);
+        kernel.bytes += stored;
+        kernel.stored_bytes += stored;
       }
       for (const Region& read : inputs) {
         const bool is_new = kernel.inputs
@@ -321,11 +323,13 @@ void Costs::find_products() {
                        multiply_us / kFewRowsRate);
     } else if (kernel.is_of_experts || is_fp32) {
       const double rate = (kernel.is_of_experts ? kExpertsRead : 1) * machine_.hbm_gb_per_s;
-      // Multiplying does not hide all of reading weights (op/expert_tiles.h, 400 times of one
-      // H200).
+      // Multiplying does not hide all of reading weights, nor of storing (op/expert_tiles.h, 500
+      // times of one H200).
       const bool of_experts = kernel.is_of_experts;
-      const double rate_us = std::hypot(multiply_us / (of_experts ? kExpertsRate : kFp32Rate),
-                                        move_us(kernel.weight_bytes, rate));
+      const double rate_us =
+          std::hypot(multiply_us / (of_experts ? kExpertsRate : kFp32Rate),
+                     move_us(kernel.weight_bytes, rate),
+                     move_us(kernel.stored_bytes, kExpertsStored * machine_.hbm_gb_per_s));
       us = (of_experts ? kExpertsStartUs : kFp32StartUs) +
            std::max(rate_us, move_us(kernel.bytes, rate));
     } else if (gathered_[plan_.reads(*kernel.by_lane.begin()->second.front())[0].buffer]) {
