@@ -47,7 +47,7 @@ endfunction()
 
 # The rooms that plans pass through; the rooms of GPUs and `fibre` stand beside them, and what uses them says so.
 set(stretto_plan_rooms report trace sim emu check lower sync order plan schedule machine op tasks core)
-set(stretto_gpu_rooms serve measure run fabric tables launch lang gpu)
+set(stretto_gpu_rooms serve measure run streams calls fabric tables launch lang gpu)
 
 function(stretto_tests name)
   cmake_parse_arguments(ARG "LATE" "" "LIBS" ${ARGN})

@@ -12,7 +12,7 @@
 
 #include "fabric/fabric.h"
 #include "gpu/compiler.h"
-#include "run/kernel_store.h"
+#include "streams/kernel_store.h"
 #include "stretto/machine.h"
 #include "stretto/tune.h"
 

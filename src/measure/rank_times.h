@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "run/marked_tasks.h"
+#include "streams/marked_tasks.h"
 #include "stretto/plan.h"
 
 namespace stretto::runtime {

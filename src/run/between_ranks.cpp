@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "fabric/lang_group.h"
-#include "run/low_latency_heap.h"
 #include "run/plan_memory.h"
+#include "streams/low_latency_heap.h"
 #include "stretto/buckets.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"

@@ -1,5 +1,6 @@
 #include "run/plan_memory.h"
 
+#include "calls/shared_results.h"
 #include "launch/call_places.h"
 #include "launch/choice_rows.h"
 #include "plan/shared_buffers.h"
@@ -72,22 +73,6 @@ size_t bytes_of_own(const Plan& plan) {
     if (!shared[b] && !is_caller_s) total += bytes[b] * plan.buffers[b].copies;
   }
   return total;
-}
-
-std::vector<bool> written_by_others(const Plan& plan) {
-  std::vector<bool> written = shared_buffers(plan);
-  for (size_t b = 0; b < written.size(); ++b) {
-    const Buffer& buffer = plan.buffers[b];
-    written[b] = written[b] && buffer.role == BufferRole::output && buffer.sharded_cols == 0;
-  }
-  for (const Lane& lane : plan.lanes) {
-    for (const Instr& instr : lane.instrs) {
-      for (const Region& region : plan.reads(instr)) {
-        if (region.rank != lane.rank) written[region.buffer] = false;
-      }
-    }
-  }
-  return written;
 }
 
 PlanMemory::PlanMemory(const Plan& plan, const cuda::TileSums& sums, fabric::Fabric& fabric,

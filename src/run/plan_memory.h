@@ -14,16 +14,13 @@ namespace stretto::runtime {
 size_t bytes_between_ranks(const Plan& plan);
 // The same for what each rank has to itself, without the caller's tensors.
 size_t bytes_of_own(const Plan& plan);
-// By buffer: outputs that other ranks write, and only their own ranks read, and that have as many
-// columns on each: a rank that writes to others knows how far apart its own rows lie.
-std::vector<bool> written_by_others(const Plan& plan);
 
 class PlanMemory {
  public:
   // Collective. Those of `sums` that stay in registers have no bytes. `tensors_at_calls`: calls
   // name the caller's tensors, and stand-ins take their place (launch/call_places.h), but for those
   // that other ranks reach, or collectives of rows of unequal length; with `shared_results` for
-  // outputs that others write, too, on every rank (CallTensors::place_on()). With a workspace,
+  // outputs that others write, too, on every rank (SharedResults). With a workspace,
   // which must outlive this, shared buffers lie there; others' runs may be under way on it. Throws
   // UsageError, SystemError when memory runs out.
   PlanMemory(const Plan& plan, const cuda::TileSums& sums, fabric::Fabric& fabric,

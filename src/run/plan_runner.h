@@ -11,15 +11,15 @@
 #include <string_view>
 #include <vector>
 
+#include "calls/call_tensors.h"
+#include "calls/known_calls.h"
 #include "fabric/fabric.h"
 #include "fabric/run_state.h"
 #include "gpu/compiler.h"
-#include "run/call_tensors.h"
-#include "run/known_calls.h"
 #include "run/plan_memory.h"
-#include "run/rank_streams.h"
 #include "run/run_end.h"
 #include "run/run_watch.h"
+#include "streams/rank_streams.h"
 #include "tune/proposed_algorithms.h"
 
 namespace stretto::runtime {

@@ -8,15 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "calls/call_graph_room.h"
+#include "calls/shared_results.h"
 #include "core/forks.h"
 #include "fabric/job.h"
 #include "gpu/compiler.h"
-#include "run/call_graph_room.h"
-#include "run/kernel_store.h"
-#include "run/shared_results.h"
 #include "serve/learning.h"
 #include "serve/operation_workspace.h"
 #include "serve/stream_order.h"
+#include "streams/kernel_store.h"
 #include "stretto/context.h"
 #include "stretto/machine.h"
 #include "stretto/tune.h"

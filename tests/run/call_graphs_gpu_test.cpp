@@ -2,7 +2,7 @@
 // order, on a GPU.
 #include <gtest/gtest.h>
 
-#include "run/call_graphs.h"
+#include "calls/call_graphs.h"
 #include "skip.h"
 #include "stretto/error.h"
 

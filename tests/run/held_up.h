@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "run/stuck_wait.h"
+#include "streams/stuck_wait.h"
 #include "stretto/plan.h"
 
 namespace stretto::runtime {

@@ -1,0 +1,121 @@
+#include "streams/expert_launches.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "tables/call_lists.h"
+
+namespace stretto::runtime {
+
+using cuda::ExpertProduct;
+using cuda::GroupedOperands;
+using cuda::Matrix;
+
+// Callers that give other tensors each time have no use for more.
+constexpr size_t kMostKnown = 64;
+
+void ExpertLaunches::add(const std::vector<ExpertProduct>& products, const cuda::GemmNeeds& needs,
+                         int sms) {
+  std::vector<Launch>& launches = by_kernel_.emplace_back();
+  for (const ExpertProduct& product : products) {
+    Launch& launch = launches.emplace_back();
+    const device::GroupedConfig config = cuda::config_for(setup_.plan, needs, product);
+    launch.kernel = &setup_.kernels.experts(setup_.device, config);
+    launch.blocks = sms > 0 ? sms : setup_.device.num_sms();
+    launch.tickets = cuda::upload(std::vector<uint32_t>(2, 0));
+    for (int set = 0; set < setup_.sets; ++set) {
+      launch.by_set.push_back(operands_of(product, needs.scatters, set, launch.tickets.address()));
+      launch.by_set.back().low_experts = std::min<int64_t>(
+          product.experts, cuda::low_experts(config, cuda::shape_of(product), launch.blocks));
+    }
+  }
+}
+
+GroupedOperands ExpertLaunches::operands_of(const ExpertProduct& product, bool scatters, int set,
+                                            cuda::DevicePtr tickets) const {
+  const auto address_of = [&](const Region& region, int32_t row) {
+    return cuda::address_of(setup_.places, setup_.rank, region.buffer, set) +
+           cuda::offset_of(setup_.plan.buffers[region.buffer], row, region.col0);
+  };
+  const auto matrix_of = [&](const Region& region) {
+    const Buffer& buffer = setup_.plan.buffers[region.buffer];
+    return Matrix{address_of(region, region.row0), region.rows(), region.cols(), buffer.cols,
+                  buffer.dtype};
+  };
+  GroupedOperands operands;
+  operands.experts = product.experts;
+  operands.expert_rows = product.each;
+  operands.most_rows = product.c.rows();
+  operands.entry_rows = product.entry_rows;
+  operands.tokens = matrix_of(product.a);
+  operands.output = matrix_of(product.c);
+  if (scatters) {  // memory has a row for each choice
+    operands.output.address = address_of(product.c, product.rows.row0);
+    operands.output.rows = product.rows.rows();
+  }
+  operands.weights = matrix_of(product.gate);
+  operands.weights.rows = int64_t{product.experts - 1} * product.each + product.c.cols();
+  if (product.up.rows() > 0) {
+    operands.up = matrix_of(product.up);
+    operands.up.rows = operands.weights.rows;
+  }
+  operands.rows_of_expert = address_of(product.counts, product.counts.row0);
+  operands.sources = operands.targets = address_of(product.choices, product.choices.row0);
+  operands.per = product.per;
+  operands.tickets = tickets;
+  return operands;
+}
+
+bool ExpertLaunches::alternates() const {
+  const auto places_of = [](const GroupedOperands& o) {
+    return std::tuple(o.tokens.address, o.output.address, o.weights.address, o.up.address,
+                      o.rows_of_expert, o.sources);
+  };
+  for (const std::vector<Launch>& launches : by_kernel_) {
+    for (const Launch& one : launches) {
+      for (const GroupedOperands& operands : one.by_set) {
+        if (places_of(operands) != places_of(one.by_set.front())) return true;
+      }
+    }
+  }
+  return false;
+}
+
+const device::GroupedParams& ExpertLaunches::params_of(Launch& launch, GroupedOperands operands,
+                                                       cuda::CallPlaces places) {
+  std::vector<int64_t> key;
+  for (Matrix* const matrix :
+       {&operands.tokens, &operands.output, &operands.weights, &operands.up}) {
+    *matrix = cuda::at_call(*matrix, places);
+    key.insert(key.end(), {static_cast<int64_t>(matrix->address), matrix->rows, matrix->stride});
+  }
+  const auto found = launch.known.find(key);
+  if (found != launch.known.end()) return found->second;
+  if (launch.known.size() >= kMostKnown) launch.known.clear();
+  return launch.known[key] = grouped_params(launch.kernel->config(), operands);
+}
+
+void ExpertLaunches::prepare(int set, cuda::CallPlaces places) {
+  for (std::vector<Launch>& launches : by_kernel_) {
+    for (Launch& one : launches) {
+      one.params = &params_of(one, one.by_set[static_cast<size_t>(set)], places);
+    }
+  }
+}
+
+void ExpertLaunches::launch(uint32_t number, const cuda::Stream& stream, bool starts_early,
+                            bool overlap) const {
+  for (const Launch& one : by_kernel_[number]) {
+    const bool is_first = &one == by_kernel_[number].data();
+    one.kernel->launch(stream, one.blocks, *one.params, is_first ? starts_early : overlap);
+  }
+}
+
+void ExpertLaunches::restart() {
+  const uint32_t zeros[2] = {};
+  for (std::vector<Launch>& launches : by_kernel_) {
+    for (Launch& launch : launches) launch.tickets.upload(zeros, sizeof(zeros));
+  }
+}
+
+}  // namespace stretto::runtime

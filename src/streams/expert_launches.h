@@ -1,0 +1,64 @@
+// The kernels of experts of a rank's runs: whole products of rows that choose their matrices, each
+// a launch that deals out its tiles by the counts of a run.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "gpu/grouped_kernel.h"
+#include "launch/buffer_places.h"
+#include "launch/call_places.h"
+#include "launch/expert_products.h"
+#include "streams/kernel_store.h"
+
+namespace stretto::runtime {
+
+class ExpertLaunches {
+ public:
+  // What they stand in. `places` as the rank sees them; all must outlive the launches.
+  struct Setup {
+    const Plan& plan;
+    int rank = 0;
+    const cuda::BufferPlaces& places;
+    const cuda::Device& device;
+    KernelStore& kernels;
+    int sets = 1;
+  };
+  explicit ExpertLaunches(const Setup& setup) : setup_(setup) {}
+
+  // The products of a kernel of the plan's, on so many SMs, 0: all. Which kernel they are is
+  // counted from 0.
+  void add(const std::vector<cuda::ExpertProduct>& products, const cuda::GemmNeeds& needs, int sms);
+  // Whether what they read or write lies elsewhere from one run to the next.
+  bool alternates() const;
+  // Of a run on instance set `set`, before anything of it is enqueued: weights of a gate and of
+  // what it gates may lie too far apart (UsageError).
+  void prepare(int set, cuda::CallPlaces places);
+  // Those of kernel `number`, as they were prepared.
+  // `starts_early`: the first launch may start before the kernel ahead of it has ended; `overlap`:
+  // so may those behind it.
+  void launch(uint32_t number, const cuda::Stream& stream, bool starts_early, bool overlap) const;
+  // After a run that was broken off.
+  void restart();
+
+ private:
+  struct Launch {
+    const cuda::GroupedKernel* kernel = nullptr;
+    int blocks = 1;
+    std::vector<cuda::GroupedOperands> by_set;
+    cuda::DeviceMemory tickets;
+    // By what calls have given: addresses, rows and strides of the matrices.
+    std::map<std::vector<int64_t>, device::GroupedParams> known;
+    const device::GroupedParams* params = nullptr;  // of `known`, of the run
+  };
+
+  cuda::GroupedOperands operands_of(const cuda::ExpertProduct& product, bool scatters, int set,
+                                    cuda::DevicePtr tickets) const;
+  static const device::GroupedParams& params_of(Launch& launch, cuda::GroupedOperands operands,
+                                                cuda::CallPlaces places);
+
+  Setup setup_;
+  std::vector<std::vector<Launch>> by_kernel_;
+};
+
+}  // namespace stretto::runtime

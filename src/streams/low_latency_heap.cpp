@@ -1,0 +1,41 @@
+#include "streams/low_latency_heap.h"
+
+#include <algorithm>
+#include <set>
+
+namespace stretto::runtime {
+
+LowLatencyHeap low_latency_heap(const Plan& plan, int rank, int sms) {
+  constexpr size_t kVectorBytes = sizeof(device::Vec16);
+  const auto ranks = static_cast<size_t>(plan.ranks());
+  LowLatencyHeap heap;
+  // Movers of other products have theirs until all that they do is done.
+  for (const Lane& lane : plan.lanes) {
+    sms -= lane.rank == rank && lane.kind == LaneKind::comm;
+  }
+  sms = std::max(1, sms);
+  const std::set<int32_t> receiving = cuda::receiving_collectives(plan);
+  for (const Lane& lane : plan.lanes) {
+    if (lane.rank != rank || lane.kind != LaneKind::nccl) continue;
+    for (const Instr& instr : lane.instrs) {
+      if (instr.op != Opcode::collective) continue;
+      const cuda::LowLatencyCall call = cuda::low_latency_sizes(plan, instr);
+      if (call.count == 0) continue;
+      LowLatencyHeap::Collective& made = heap.collectives.emplace_back();
+      made.id = instr.id;
+      made.shape = receiving.count(instr.id) != 0
+                       ? cuda::receiving_shape(call, plan.ranks(), sms)
+                       : cuda::low_latency_shape(call, plan.ranks(), sms);
+      const Buffer& from = plan.buffers[plan.reads(instr).front().buffer];
+      made.row_vectors = static_cast<uint64_t>(from.cols * num_bytes(from.dtype)) / kVectorBytes;
+      made.most = static_cast<uint64_t>(call.part * num_bytes(call.dtype)) / kVectorBytes;
+      heap.num_bytes +=
+          (made.shape.slot_vectors + LowLatencyHeap::kGreetings * ranks) * kVectorBytes +
+          2 * LowLatencyHeap::kAlignment;
+      heap.most_blocks = std::max(heap.most_blocks, made.shape.blocks);
+    }
+  }
+  return heap;
+}
+
+}  // namespace stretto::runtime

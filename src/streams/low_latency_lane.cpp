@@ -1,0 +1,175 @@
+// Slots, greetings and counts of calls of each collective, in one symmetric heap a plan.
+#include "streams/low_latency_lane.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "streams/low_latency_heap.h"
+#include "stretto/device/lang/kernels/round_trip_rows.h"
+#include "stretto/device/lang/kernels/send_chosen_rows.h"
+#include "stretto/device/lang/kernels/sum_chosen_rows.h"
+#include "stretto/error.h"
+
+namespace stretto::runtime {
+namespace {
+
+using cuda::LowLatencyCall;
+using device::GpuBlock;
+using device::Vec16;
+
+constexpr size_t kVectorBytes = sizeof(Vec16);
+constexpr uint32_t kNegativeZeros = 0x80008000u;  // what slots hold until data has come
+
+// SMs that a rank's blocks may take. Where ranks share a GPU those that are in a collective wait on
+// theirs for one that still multiplies, and its clusters need SMs beside each other; and blocks
+// with as many threads as there can be leave no room for another's on their SM.
+int sms_of(const cuda::Device& device) {
+  if (device.ranks() == 1) return device.num_sms();
+  return std::max(1, device.num_sms() / std::max(2, device.ranks()));
+}
+
+uint64_t vectors(const LowLatencyCall& call, int64_t elements) {
+  return static_cast<uint64_t>(elements * num_bytes(call.dtype)) / kVectorBytes;
+}
+
+template <class T>
+T* pointer(cuda::DevicePtr address) {
+  return reinterpret_cast<T*>(address);
+}
+
+}  // namespace
+
+LowLatencyLane::LowLatencyLane(const Plan& plan, fabric::Fabric& fabric, KernelStore& kernels,
+                               uint64_t timeout_ns)
+    : fabric_(fabric) {
+  const auto ranks = static_cast<size_t>(fabric.ranks());
+  const cuda::Device& device = fabric.device(fabric.first_rank());
+  const LowLatencyHeap heap = low_latency_heap(plan, fabric.first_rank(), sms_of(device));
+  for (const LowLatencyHeap::Collective& one : heap.collectives) {
+    Collective& made = collectives_[one.id];
+    made.shape = one.shape;
+    made.most = one.most;
+    made.row_vectors = one.row_vectors;
+  }
+  group_ =
+      std::make_unique<fabric::LangGroup>(fabric, heap.num_bytes, heap.most_blocks, timeout_ns);
+  for (auto& [id, made] : collectives_) {
+    made.slots = group_->allocate("slots of a collective", made.shape.slot_vectors * kVectorBytes,
+                                  kNegativeZeros);
+    made.greetings =
+        group_->allocate("greetings of a collective",
+                         LowLatencyHeap::kGreetings * ranks * kVectorBytes, device::kNoGreeting);
+  }
+  fabric.group().together("making a plan's collectives", [&] {
+    for (auto& [id, made] : collectives_) {
+      for (int i = 0; i < fabric.num_local(); ++i) {
+        const cuda::Device& own = fabric.device(fabric.first_rank() + i);
+        own.make_current();
+        made.state.emplace_back(static_cast<size_t>(made.shape.blocks) * sizeof(uint64_t));
+        made.kernels.push_back(&kernels.lang(own, made.shape.kernel, made.shape.threads));
+      }
+    }
+    clear_states();
+  });
+}
+
+void LowLatencyLane::clear_states() {
+  for (auto& [id, made] : collectives_) {
+    const std::vector<uint64_t> zeros(static_cast<size_t>(made.shape.blocks));
+    for (int i = 0; i < fabric_.num_local(); ++i) {
+      fabric_.device(fabric_.first_rank() + i).make_current();
+      made.state[static_cast<size_t>(i)].upload(zeros.data(), zeros.size() * sizeof(uint64_t));
+    }
+  }
+}
+
+device::RowTargets LowLatencyLane::targets(int32_t id, int rank, const LowLatencyCall& call) const {
+  STRETTO_ASSERT(call.rows_at == 0, "a product sends as many rows as the host says");
+  const Collective& made = collectives_.at(id);
+  const device::GpuWorld& world = group_->world(rank);
+  const uint64_t part_bytes = made.most * kVectorBytes;
+  const auto* const own = group_->at<char>(rank, made.slots);
+  const auto offset = static_cast<uint64_t>(own - world.heaps[rank]);
+  device::RowTargets targets{};
+  for (int to = 0; to < world.num_ranks; ++to) {
+    targets.slots[to] = reinterpret_cast<uint64_t>(world.heaps[to]) + offset +
+                        static_cast<uint64_t>(rank) * part_bytes;
+  }
+  targets.parity_bytes = static_cast<uint64_t>(world.num_ranks) * part_bytes;
+  targets.state = made.state[static_cast<size_t>(rank - fabric_.first_rank())].as<device::uint64>();
+  const bool has_owners = call.kind == CollectiveKind::reduce_scatter;
+  targets.part_rows =
+      has_owners ? static_cast<uint32_t>(vectors(call, call.part) / made.row_vectors) : 0;
+  targets.row_vectors = static_cast<uint32_t>(made.row_vectors);
+  return targets;
+}
+
+void LowLatencyLane::launch(int32_t id, int rank, const cuda::Stream& stream,
+                            const LowLatencyCall& call, bool starts_early) {
+  if (call.count == 0) return;
+  const Collective& made = collectives_.at(id);
+  const auto local = static_cast<size_t>(rank - fabric_.first_rank());
+  const cuda::LangKernel& kernel = *made.kernels[local];
+  const device::GpuWorld& world = group_->world(rank);
+  Vec16* const slots = group_->at<Vec16>(rank, made.slots);
+  Vec16* const greetings = group_->at<Vec16>(rank, made.greetings);
+  auto* const state = made.state[local].as<device::uint64>();
+  // Sizes and places were looked at when the plan was made.
+  const auto launch_with = [&](const auto& args) {
+    const device::LaunchParameters<std::decay_t<decltype(args)>> parameters{world, args};
+    kernel.launch_parameters(stream, made.shape.blocks, made.shape.threads, world.max_blocks,
+                             &parameters, starts_early);
+  };
+  const auto* const from = pointer<const Vec16>(call.from);
+  auto* const to = pointer<Vec16>(call.to);
+  const uint64_t count = vectors(call, call.count);
+  device::RowsOfCall<GpuBlock> rows;
+  if (call.rows_at != 0) {
+    rows = {pointer<const device::int32>(call.rows_at),
+            static_cast<device::int32>(call.count / call.row),
+            static_cast<device::uint32>(vectors(call, call.row))};
+  }
+  if (form_of(call.kind).goes_by_ids()) {
+    const LowLatencyCall::Chosen& of = call.chosen;
+    const device::ChosenArgs<GpuBlock> chosen{
+        cuda::chosen_sizes_of(call),
+        pointer<const device::int32>(of.has_wide_ids ? 0 : of.ids),
+        pointer<const device::int64>(of.has_wide_ids ? of.ids : 0),
+        pointer<const float>(of.weights),
+        slots,
+        greetings,
+        state,
+        pointer<device::uint64>(of.bad_ids)};
+    const auto by_choice = static_cast<device::uint32>(of.by_choice);
+    if (call.kind == CollectiveKind::dispatch) {
+      launch_with(device::SendChosenArgs<GpuBlock>{
+          chosen, from, to, by_choice, pointer<device::int32>(of.all_ids),
+          pointer<float>(of.all_weights), pointer<device::uint32>(of.counts)});
+    } else if (of.round_trip) {
+      launch_with(device::RoundTripArgs<GpuBlock>{chosen, from, to});
+    } else {
+      launch_with(device::SumChosenArgs<GpuBlock>{
+          chosen, from, by_choice, pointer<const device::int32>(of.row_of_choice), to});
+    }
+  } else if (call.kind == CollectiveKind::all_reduce_norm) {
+    const uint64_t row = vectors(call, call.row_elements);
+    const device::NormArgs<GpuBlock> norm{pointer<const Vec16>(call.weights), nullptr, call.eps};
+    launch_with(device::AllReduceNormArgs<GpuBlock>{from, pointer<const Vec16>(call.residual), to,
+                                                    pointer<Vec16>(call.normed), norm, count / row,
+                                                    row, made.most / row, slots, greetings, state});
+  } else if (call.kind == CollectiveKind::all_reduce) {
+    launch_with(
+        device::AllReduceArgs<GpuBlock>{from, to, count, made.most, slots, greetings, state, rows});
+  } else {
+    launch_with(device::PartsArgs<GpuBlock>{from, to, vectors(call, call.part), count, made.most,
+                                            slots, greetings, state, rows});
+  }
+}
+
+std::string LowLatencyLane::take_problem() {
+  std::string problem = group_->take_problem();
+  if (!problem.empty()) clear_states();
+  return problem;
+}
+
+}  // namespace stretto::runtime
