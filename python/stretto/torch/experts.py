@@ -6,7 +6,7 @@ from typing import Optional, Sequence, Tuple, Union
 import torch
 import torch.nn.functional as F
 
-from . import _again, _checks, _wanted
+from . import _again, _calls, _checks, _wanted
 from .functional import _refuse_gradients, _refuse_tangents
 from .groups import GroupLike, place, seat
 from .report import UNLIKE, count_copy
@@ -29,6 +29,8 @@ def _added(x, rows, group):
 
 
 def _filled(name, tensor, added):
+    if name == "ids" and _checks.are_whole(tensor) and not tensor.dtype.is_signed:
+        tensor = _calls.as_ids(tensor)
     if added and not torch.compiler.is_compiling():
         num_bytes = (math.prod(tensor.shape[:-1]) + added) * tensor.shape[-1] * tensor.element_size()
         count_copy("moe", name, UNLIKE, num_bytes)

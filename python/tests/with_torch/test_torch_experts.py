@@ -210,6 +210,12 @@ class Experts(Numbers):
                 copies = {name: count for (_, name, why), (count, _) in st.report().copies.items()
                           if why.startswith("filled up, since ranks have different")}
                 self.assertEqual(copies, {} if ranks == 1 else {"x": 6, "ids": 6, "weights": 6})
+        for dtype in (torch.uint8, torch.uint16):  # which have no number for no expert
+            with self.subTest(dtype=dtype):
+                found = run(4, lambda g: st.moe(*(one[own[g.rank]].to(dtype if one is tensors[1] else one.dtype)
+                                                  for one in tensors[:3]), *self.part(tensors, g.rank, 4, False)[3:],
+                                                g, rows=counts))
+                self.assert_close(torch.cat(found), right.detach(), torch.bfloat16)
         mine = self.part(tensors, 0, 2, False)
         for rows, message in (([6], r"rows is \[6\]; a number for each of 2 ranks"), ([6, -1], ".* a number for each of 2"),
                               ([6, 5], r"x has 6 tokens; of rows=\[6, 5\] rank 1 has 5"),
