@@ -14,6 +14,7 @@ _told = threading.local()
 
 def say(op, **groups):
     """Before a call of this operator: which of its tensors decide what backward exchanges, by their names."""
+    _told.last = None  # of a call that ended before ranks compared it
     if torch.compiler.is_compiling() or not torch.is_grad_enabled():
         return
     names = [name.replace("_", " ") for name, tensors in groups.items()

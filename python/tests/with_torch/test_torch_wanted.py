@@ -67,6 +67,12 @@ class Wanted(unittest.TestCase):
                 CALLS["all_gather_matmul"](group, "x" if group.rank == 0 else "w")
         run(2, call)
 
+    def test_a_call_that_was_refused_says_nothing_of_the_next(self):
+        _wanted.say("mlp", x=[X.clone().requires_grad_()])  # nobody takes it
+        with torch.no_grad():
+            _wanted.say("mlp", x=[X])
+        self.assertIsNone(_wanted.take("mlp"))
+
     def test_on_gpus_it_makes_no_other_kind_of_call(self):
         """Of a kind that ranks have compared nobody waits for the others on the host."""
         met = []
