@@ -70,7 +70,8 @@ STRETTO_DEVICE void grouped_load(const GroupedParams& params,
       }
     }
     number = next;
-    next = kTickets ? __shfl_sync(0xffffffffu, ticket, 0) + 2 * groups : next + groups;
+    // Whichever lane was elected: the others have 0.
+    next = kTickets ? __reduce_max_sync(0xffffffffu, ticket) + 2 * groups : next + groups;
   }
   if constexpr (kTickets) {
     if (leads && next_of_ring_acq_rel_gpu(params.tickets + 1, gridDim.x) == gridDim.x - 1) {
