@@ -37,8 +37,9 @@ class LaneSpans {
         }
         span(sum, *finished);
       }
-      // While the next task is at work nobody waits for this one's notifies.
       const auto done = task.passed(Mark::done);
+      if (done && marks_its_end_alone(task, end)) span(task.position, *done);
+      // While the next task is at work nobody waits for this one's notifies.
       if (done && (last || lane_.tasks[i + 1].passed(Mark::begun).value_or(*done) >= *done)) {
         span(first(Opcode::notify, task.position, end), *done);
       }
@@ -46,6 +47,12 @@ class LaneSpans {
   }
 
  private:
+  // A task of a pass, or of rows behind tiles: it notifies nobody.
+  bool marks_its_end_alone(const MarkedTask& task, uint32_t end) const {
+    return task.worked_until() == 0 && task.position < size() &&
+           instrs_[task.position].op != Opcode::gemm &&
+           first(Opcode::notify, task.position, end) == size();
+  }
   uint32_t size() const { return static_cast<uint32_t>(instrs_.size()); }
   // A lane's instructions between boundaries are one kernel's.
   uint32_t begin_of_kernel(uint32_t position) const {

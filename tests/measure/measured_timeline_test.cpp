@@ -138,6 +138,25 @@ TEST(MeasuredTimeline, SumsOfAPartOfATileAwaitWhatTheyAdd) {
       ElementsAre("gemm 2-12", "notify 12-14", "wait 14-17", "reduce 17-19", "notify 19-20"));
 }
 
+// Tasks of passes, and of rows behind tiles, mark what they await and their end; a tile without
+// rows its end alone, which is no work.
+TEST(MeasuredTimeline, TasksOfPassesLastUntilTheirEnd) {
+  HandPlan hand(2);
+  hand.signals("s", 1);
+  const int adds = hand.lane(0, LaneKind::compute), empty = hand.lane(0, LaneKind::compute);
+  hand.wait(adds, 0, 1);
+  hand.task(adds, Opcode::reduce, {hand.slots(0, 0), hand.slots(0, 1)}, {hand.part(0, 0)});
+  hand.task(adds, Opcode::reduce, {hand.slots(0, 0), hand.slots(0, 1)}, {hand.part(0, 1)});
+  hand.gemm(empty, 1, {hand.part(0, 1)});
+  const auto index = [](int lane) { return static_cast<uint32_t>(lane); };
+  const std::vector<std::vector<KernelMarks>> by_rank = {
+      {marks_of({index(adds)}, {{1, 2}}, {1},
+                {{4, kNot, kNot, kNot, kNot, 6}, {kNot, kNot, kNot, kNot, kNot, 9}}),
+       marks_of({index(empty)}, {{0}}, {0}, {{kNot, kNot, kNot, kNot, kNot, 5}})}};
+  EXPECT_THAT(spans_of(hand.plan(), measured_timeline(hand.plan(), by_rank)),
+              ElementsAre("wait 1-4", "reduce 4-6", "reduce 6-9"));
+}
+
 // A task that a run left out keeps the marks of an earlier one.
 TEST(MeasuredTimeline, LeavesOutWhatEarlierRunsMarked) {
   const Hand hand;

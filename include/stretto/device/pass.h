@@ -22,8 +22,8 @@ struct PassParams {
   // Task b is block b's only one, and has so many regions, from the b-th such group on; of routed
   // rows it is the b-th. 0: it need not be so.
   uint32 regions_of_task;
-  uint32
-      slices;  // of each task; 0: all blocks have slices of the only list, of rows that are moved
+  // Of each task; 0: all blocks have slices of the only list, of rows that are moved.
+  uint32 slices;
   uint32 awaits;  // 1: some task awaits
 };
 
@@ -83,13 +83,14 @@ STRETTO_DEVICE void take_run(PassTask& brought, const RunRows& run, uint32 set) 
 
 // By all threads.
 STRETTO_DEVICE void await_task(const MoverParams& mover, const MoverTask& task, uint64 epoch,
-                               uint32 block) {
+                               uint32 block, uint32 at) {
   if (task.num_waits == 0) return;
   if (threadIdx.x / 32 == 0) {
     wait_signals(mover.signals, epoch, mover.waits + task.first_wait, task.num_waits,
                  kMoverLane | block, task.tile);
   }
   __syncthreads();
+  if (threadIdx.x == 0) mark(mover.marks, at, Mark::ready);
 }
 
 // kRoutes: all tasks are sums of routed rows; else none is. Regions have one set or two.
@@ -123,7 +124,7 @@ STRETTO_DEVICE void run_pass(const PassParams& params) {
     take_run(brought, run, static_cast<uint32>(epoch) & (mover.region_sets - 1));
     const MoverTask& task = brought.task;
     const MoverRegion* const regions = brought.regions[0];
-    await_task(mover, task, epoch, block);
+    await_task(mover, task, epoch, block, at);
     if constexpr (kRoutes) {
       __shared__ NamedRows named;
       PassRouted(RoutedTables::of(task, brought.routed, regions), named).run(slice);
