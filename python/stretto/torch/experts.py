@@ -6,7 +6,7 @@ from typing import Optional, Sequence, Tuple, Union
 import torch
 import torch.nn.functional as F
 
-from . import _again, _calls, _checks, _wanted
+from . import _again, _calls, _checks, _experts, _wanted
 from .functional import _refuse_gradients, _refuse_tangents
 from .groups import GroupLike, place, seat
 from .report import UNLIKE, count_copy
@@ -39,6 +39,7 @@ def _filled(name, tensor, added):
 
 def _moe_of_any(x, ids, weights, experts, group, rows, out, **more):
     """Of ranks with different numbers of tokens: each has those of the rank with most, its own ones first."""
+    _experts.check(x, ids, weights, *experts)  # before there are more tokens
     added = _added(x, rows, group)
     made = moe(*(_filled(*one, added) for one in (("x", x), ("ids", ids), ("weights", weights))), *experts, group,
                **more)

@@ -222,6 +222,10 @@ class Experts(Numbers):
                               ([6, None], r"rows\[1\] is None; a whole number"), ("6", "rows is '6'; a whole number")):
             with self.assertRaisesRegex((ValueError, TypeError), f"^moe: {message}"):
                 run(2, lambda g: st.moe(*mine, g, rows=rows))
+        for wrong, message in (((mine[0][0], *mine[1:]), rf"x is \[{H}\]; \[..., rows, columns\] was expected"),
+                               ((mine[0], mine[1][1:], *mine[2:]), r"ids is torch.int\d+ \[5, 2\]; .* go with x \[6, ")):
+            with self.assertRaisesRegex(ValueError, f"^moe: {message}"):
+                run(2, lambda g: st.moe(*wrong, g, rows=[6, 7]))
         with self.assertRaisesRegex(ValueError, r"^moe: rows is \[6, 6\], and with sequence_parallel=False every rank"):
             run(2, lambda g: st.moe(*mine, g, rows=[6, 6], sequence_parallel=False))
 
