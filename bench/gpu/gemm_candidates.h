@@ -34,10 +34,10 @@ struct Candidate {
 
 // With as many stages as an SM has room for, and no more than hide a load.
 inline GemmConfig tile_of(int m, int n, Shared shared) {
-  constexpr int kSharedBytes = 232448, kOthers = 1024 + 512, kChunks = 16384, kMostStages = 12;
+  constexpr int kOthers = 1024 + 512, kChunks = 16384, kMostStages = 12;
   const int consumers = m == 64 ? 1 : 2;
-  const int stages =
-      (kSharedBytes - kOthers - consumers * kChunks) / (2 * device::kTileK * (m + n));
+  const int stages = (device::kSharedBytesOfHopper - kOthers - consumers * kChunks) /
+                     (2 * device::kTileK * (m + n));
   return {m, n, std::min(stages, kMostStages), consumers, shared, true, OutputType::bf16, true};
 }
 

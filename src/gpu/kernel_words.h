@@ -9,7 +9,7 @@
 
 namespace stretto::cuda {
 
-inline constexpr int kSharedBytesOfHopper = 227 * 1024;
+using device::kSharedBytesOfHopper;
 
 inline const char* name_of(device::Follower follower) {
   constexpr const char* kNames[] = {"none", "swiglu", "gelu", "silu"};

@@ -78,6 +78,8 @@ bool is_pass(const Plan& plan, const RankProgram& program, const std::vector<Blo
       tasks += instr.op != Opcode::wait && !instr.fused;
     }
     has_one_task_each = has_one_task_each && tasks <= 1;
+    // Waits that no task follows are the ring's.
+    if (part.begin < part.end && lane.instrs[part.end - 1].op == Opcode::wait) return false;
   }
   return !awaits || (has_one_task_each && program.streams.size() == 1);
 }

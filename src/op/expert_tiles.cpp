@@ -46,8 +46,7 @@ constexpr int64_t kLineBytes = 128;  // of the L2 cache
 // that takes 0.66 to 1.0 of the time (docs/notes/moe-gemm.md). Fewer rows wait for weights.
 constexpr int64_t kShortK = 256, kFewestRows = 32;
 constexpr int kRowsOfTall = 96, kStagesOfShortK = 4;
-constexpr int kSharedBytes = 227 * 1024;  // of a block, on Hopper
-constexpr double kHandCycles = 240;       // of a chunk that is handed over alone
+constexpr double kHandCycles = 240;  // of a chunk that is handed over alone
 
 double tiles_of(int64_t size, int64_t tile) {
   return static_cast<double>((size + tile - 1) / tile);
@@ -82,7 +81,9 @@ std::optional<ExpertTile> for_short_k(ExpertTile tile, const ExpertLoad& of, boo
   device::GroupedConfig config{
       .columns = tile.columns, .rows = tile.rows, .stages = kStagesOfShortK, .gathers = gathers};
   config.together = (chunks_of(tile, tile.rows) + 1) / 2;
-  const auto has_room = [&] { return device::layout_of(config).shared_bytes <= kSharedBytes; };
+  const auto has_room = [&] {
+    return device::layout_of(config).shared_bytes <= device::kSharedBytesOfHopper;
+  };
   if (!has_room()) return std::nullopt;
   while (has_room()) ++config.stages;
   tile.stages = config.stages - 1;

@@ -6,25 +6,15 @@
 #include <vector>
 
 #include "gpu/grouped_kernel.h"
-#include "launch/buffer_places.h"
 #include "launch/call_places.h"
 #include "launch/expert_products.h"
-#include "streams/kernel_store.h"
+#include "streams/launch_setup.h"
 
 namespace stretto::runtime {
 
 class ExpertLaunches {
  public:
-  // What they stand in. `places` as the rank sees them; all must outlive the launches.
-  struct Setup {
-    const Plan& plan;
-    int rank = 0;
-    const cuda::BufferPlaces& places;
-    const cuda::Device& device;
-    KernelStore& kernels;
-    int sets = 1;
-  };
-  explicit ExpertLaunches(const Setup& setup) : setup_(setup) {}
+  explicit ExpertLaunches(const LaunchSetup& setup) : setup_(setup) {}
 
   // The products of a kernel of the plan's, on so many SMs, 0: all. Which kernel they are is
   // counted from 0.
@@ -57,7 +47,7 @@ class ExpertLaunches {
   static const device::GroupedParams& params_of(Launch& launch, cuda::GroupedOperands operands,
                                                 cuda::CallPlaces places);
 
-  Setup setup_;
+  LaunchSetup setup_;
   std::vector<std::vector<Launch>> by_kernel_;
 };
 

@@ -54,8 +54,7 @@ void FewRowsLaunches::launch(uint32_t kernel, const Stream& stream, int set, con
   if (rows.rows != 0) of.tokens.rows = rows.rows;
   weights_early = weights_early && product.are_weights_given;
   if (product.receiver) {
-    product.kernel->launch(stream, of,
-                           setup_.collectives.targets(*product.receiver, set, rows, places),
+    product.kernel->launch(stream, of, collectives_.targets(*product.receiver, set, rows, places),
                            setup_.rank, setup_.plan.ranks(), overlap, weights_early);
   } else {
     product.kernel->launch(stream, of, cuda::row_targets(to), 0, 1, overlap, weights_early);

@@ -7,27 +7,17 @@
 #include <vector>
 
 #include "calls/rows_of_call.h"
-#include "launch/buffer_places.h"
 #include "launch/call_places.h"
 #include "launch/library_products.h"
 #include "streams/collective_launches.h"
-#include "streams/kernel_store.h"
+#include "streams/launch_setup.h"
 
 namespace stretto::runtime {
 
 class FewRowsLaunches {
  public:
-  // `places` as the rank sees them; all must outlive the launches.
-  struct Setup {
-    const Plan& plan;
-    int rank = 0;
-    const cuda::BufferPlaces& places;
-    const cuda::Device& device;
-    KernelStore& kernels;
-    int sets = 1;
-    const CollectiveLaunches& collectives;
-  };
-  explicit FewRowsLaunches(const Setup& setup) : setup_(setup) {}
+  FewRowsLaunches(const LaunchSetup& setup, const CollectiveLaunches& collectives)
+      : setup_(setup), collectives_(collectives) {}
 
   // The product of a kernel of the plan's.
   void add(uint32_t kernel, const cuda::Product& product);
@@ -60,7 +50,8 @@ class FewRowsLaunches {
     std::optional<uint32_t> receiver = {};
   };
 
-  Setup setup_;
+  LaunchSetup setup_;
+  const CollectiveLaunches& collectives_;
   std::map<uint32_t, Product> by_kernel_;
 };
 

@@ -9,23 +9,16 @@
 
 #include "calls/rows_of_call.h"
 #include "gpu/library_matmul.h"
-#include "launch/buffer_places.h"
 #include "launch/call_places.h"
 #include "launch/library_products.h"
-#include "streams/kernel_store.h"
+#include "streams/launch_setup.h"
 #include "streams/whole_product.h"
 
 namespace stretto::runtime {
 
 class LibraryLaunches {
  public:
-  // What they stand in. `places` as the rank sees them; all must outlive the launches.
-  struct Setup {
-    const Plan& plan;
-    const cuda::BufferPlaces& places;
-    const cuda::Device& device;
-    KernelStore& kernels;
-    int sets = 1;
+  struct Setup : LaunchSetup {
     bool serves = false;          // runs may have fewer rows
     bool rows_in_memory = false;  // and memory may say how many
     bool has_calls = false;       // that name the caller's tensors

@@ -15,24 +15,30 @@ using cuda::Stream;
 // A plan has so many on each rank: one for each layer of a model, for one or two row counts.
 constexpr size_t kMostGraphs = 128;
 
+namespace {
+
+LaunchSetup launch_setup(const RankStreams::Setup& of) {
+  return {of.plan, of.rank, of.places, of.device, of.kernels, cuda::num_sets(of.plan)};
+}
+
+}  // namespace
+
 RankStreams::RankStreams(const Setup& setup)
     : setup_(setup),
       sets_(cuda::num_sets(setup.plan)),
       fork_(false),
       sync_(setup.kernels.sync(setup.device)),
       spaces_(setup.plan, setup.rank, setup.signals, setup.space),
-      tables_({setup.plan, setup.rank, setup.places, setup.device, setup.kernels, setup.program,
-               setup.signals, spaces_, setup.serves, setup.marks, setup.calls != nullptr}),
+      tables_({launch_setup(setup), setup.program, setup.signals, spaces_, setup.serves,
+               setup.marks, setup.calls != nullptr}),
       signals_({setup.plan, setup.rank, setup.signals, setup.copied_notifies, setup.space.own,
                 setup.counters, sync_, spaces_, sets_}),
-      library_({setup.plan, setup.places, setup.device, setup.kernels, sets_, setup.serves,
-                setup.rows_in_memory, setup.calls != nullptr, setup.first_algorithms,
-                setup.most_proposals}),
-      experts_({setup.plan, setup.rank, setup.places, setup.device, setup.kernels, sets_}),
+      library_({launch_setup(setup), setup.serves, setup.rows_in_memory, setup.calls != nullptr,
+                setup.first_algorithms, setup.most_proposals}),
+      experts_(launch_setup(setup)),
       collectives_(
           {setup.plan, setup.rank, setup.places, sets_, setup.communicators, setup.low_latency}),
-      few_rows_({setup.plan, setup.rank, setup.places, setup.device, setup.kernels, sets_,
-                 collectives_}) {
+      few_rows_(launch_setup(setup), collectives_) {
   if (setup.calls != nullptr) {
     copied_.emplace(setup.plan, setup.rank, setup.places, *setup.calls, setup.device, setup.kernels,
                     setup.rows_in_memory);

@@ -8,11 +8,10 @@
 #include "calls/call_memory.h"
 #include "calls/rows_of_call.h"
 #include "gpu/gemm_kernel.h"
-#include "launch/buffer_places.h"
 #include "launch/call_places.h"
 #include "launch/rank_program.h"
 #include "streams/kernel_spaces.h"
-#include "streams/kernel_store.h"
+#include "streams/launch_setup.h"
 #include "streams/marked_tasks.h"
 #include "tables/gemm_table.h"
 #include "tables/mover_table.h"
@@ -22,13 +21,7 @@ namespace stretto::runtime {
 
 class TableKernels {
  public:
-  // `places` as the rank sees them; all must outlive the kernels.
-  struct Setup {
-    const Plan& plan;
-    int rank = 0;
-    const cuda::BufferPlaces& places;
-    const cuda::Device& device;
-    KernelStore& kernels;
+  struct Setup : LaunchSetup {
     const cuda::RankProgram& program;
     const cuda::SignalLayout& signals;
     KernelSpaces& spaces;

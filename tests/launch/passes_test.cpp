@@ -66,6 +66,20 @@ TEST(Passes, AwaitPeersForOneTaskABlock) {
   EXPECT_EQ(counts.movers_that_await, 4);
 }
 
+TEST(Passes, AwaitNothingBehindTheirTask) {
+  const Operator op = parse_operator("gemm-ar-norm m=512 n=1024 k=512 ranks=2 dtype=bf16");
+  const Machine machine = default_machine(2);
+  const Plan plan = lower(op, parse_schedules("tiles", op, machine), machine);
+  const RankProgram program = programs_of(plan)[0];
+  std::vector<BlockPart> parts = program.moves.at(0);
+  ASSERT_TRUE(is_pass(plan, program, parts));
+  BlockPart& last = parts.back();
+  const std::vector<Instr>& instrs = plan.lanes[last.lane].instrs;
+  while (instrs[last.end - 1].op != Opcode::wait) --last.end;
+  ASSERT_LT(last.begin, last.end);
+  EXPECT_FALSE(is_pass(plan, program, parts));
+}
+
 TEST(Passes, NotifyNobody) {
   for (const char* schedule : {"tiles", "slices", "sequential", "split=2/tiles", "low-latency"}) {
     for (const char* op :

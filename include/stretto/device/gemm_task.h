@@ -69,6 +69,7 @@ struct GemmConfig {
 };
 
 inline constexpr int32 kTileK = 64;
+inline constexpr int32 kSharedBytesOfHopper = 227 * 1024;  // that a block may have
 inline constexpr int32 kWarpgroup = 128;
 // What a block's warps remember of its tasks, where the kernel is grouped: more tasks than stages
 // and chunks can hold tiles of.
