@@ -48,3 +48,16 @@ def steps_of(kernels, times):
         taken = [call[i][0] - (call[i - 1][0] if i else call[i][1]) for call in calls]
         steps.append([name, round(statistics.median(taken) / 1e3, 2)])
     return steps
+
+
+def timeline_of(call, times=5):
+    """[name, start, us, stream] of each kernel and copy of the last of so many calls, in the order of their starts."""
+    call()
+    on_gpu = torch.autograd.DeviceType.CUDA
+    events = [(event.start_ns(), event.duration_ns(), event.device_resource_id(), event.name()[:NAME])
+              for event in traced(call, times).profiler.kineto_results.events()
+              if event.device_type() == on_gpu and event.duration_ns() > 0]
+    events.sort()
+    events = events[len(events) // times * (times - 1):]
+    return [[name, round((start - events[0][0]) / 1e3, 2), round(taken / 1e3, 2), stream]
+            for start, taken, stream, name in events]

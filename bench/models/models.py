@@ -10,8 +10,9 @@ many each has, so that a job that is cut off has some of all. Ways take turns; a
 slowest rank's time. "graph": in CUDA graphs; "compiled": layers compiled by torch.compile, in CUDA graphs too; "eager"
 as it is. Logits, and of training gradients, are compared with one rank's in fp32. "alone" ways communicate nothing, and
 are no rivals but what no way can be faster than. With --kernels each way also has [name, us, launches] of a call on the
-first rank, the longest first. As many layers as memory has room for, or --layers. Also on CPUs (gloo, the emulator),
-where times mean nothing: `--models tiny`. FOLDER/models.json has everything.
+first rank, the longest first, and with --timeline [name, start, us, stream] in the order of starts. As many layers as
+memory has room for, or --layers. Also on CPUs (gloo, the emulator), where times mean nothing: `--models tiny`.
+FOLDER/models.json has everything.
 """
 
 import argparse
@@ -33,7 +34,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "python")]
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
-from bench.contests.kernel_times import kernels_in  # noqa: E402
+from bench.contests.kernel_times import kernels_in, timeline_of  # noqa: E402
 from bench.contests.this_commit import this_commit  # noqa: E402
 from bench.models import tp_model  # noqa: E402
 from bench.models.model_runs import (Model, error_of, inference, training,  # noqa: E402
@@ -136,6 +137,9 @@ def contest(job, names, make, right, repeats):
         if job.args.kernels and job.on_gpu:
             kernels, _ = job.attempt(lambda: kernels_in(calls[label]))  # noqa: B023 (it is called at once)
             found[label]["kernels"] = kernels or []
+        if job.args.timeline and job.on_gpu:
+            line, _ = job.attempt(lambda: timeline_of(calls[label]))  # noqa: B023 (it is called at once)
+            found[label]["timeline"] = line or []
     return found
 
 
@@ -209,6 +213,7 @@ def parsed():
     parser.add_argument("--seconds", type=float, default=3600, help="begins nothing after so long")
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--kernels", action="store_true", help="also what each kernel takes in a call")
+    parser.add_argument("--timeline", action="store_true", help="also when each kernel of a call starts")
     parser.add_argument("--commit", help="recorded; default: the checkout's")
     args = parser.parse_args()
     for what, given, known in (("--models", args.models, tp_model.SHAPES), ("--ways", args.ways, WAYS),
