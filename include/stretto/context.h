@@ -66,8 +66,9 @@ struct ContextOptions {
   double timeout_s = 10;  // a run's wait for another rank ends with an error after it
   // Memory of every GPU for what lies between ranks, shared by all operations: so many bytes are
   // taken with the context. With `workspace_grows` a plan that needs more takes more, else it is
-  // refused. 0 bytes that do not grow: each operation has its own, as large as its largest bucket
-  // needs (docs/serving.md).
+  // refused. Twice what the largest plan needs lets plans lie side by side, which spares ranks
+  // waits for each other between them; one that grows has that. 0 bytes that do not grow: each
+  // operation has its own, as large as its largest bucket needs (docs/serving.md).
   size_t workspace_bytes = 0;
   bool workspace_grows = false;
   // SMs of every GPU that no run holds, for kernels of others that wait for other ranks while runs

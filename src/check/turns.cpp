@@ -24,10 +24,13 @@ class Joined {
   Joined(const Plan& first, const Plan& second, const Plan& fence) {
     plan_.op = first.op;
     plan_.schedule = "turns";
-    plan_.low_latency_collectives = first.low_latency_collectives || second.low_latency_collectives;
+    plan_.low_latency_collectives = first.low_latency_collectives ||
+                                    second.low_latency_collectives || fence.low_latency_collectives;
     for (const char* name : {"first_ended", "second_begins", "second_ended"}) {
       plan_.signals.push_back({name, 1, 1});
     }
+    lanes_of_fence_.resize(static_cast<size_t>(fence.ranks()));
+    for (const Lane& lane : fence.lanes) ++lanes_of_fence_[lane.rank];
     add(first, Of::first, "first_");
     add(second, Of::second, "second_");
     add(fence, Of::fence, "fence_1_");
@@ -140,7 +143,7 @@ class Joined {
 
   // What a lane waits for before all else; and what its end tells.
   void begin(Of of, uint16_t rank, std::vector<Instr>& instrs) const {
-    if (of == Of::second) instrs.push_back(wait(second_begins, 1));
+    if (of == Of::second) instrs.push_back(wait(second_begins, lanes_of_fence_[rank]));
     if (of == Of::fence) {
       instrs.push_back(is_second_fence_ ? wait(second_ended, lanes_of_second_[rank])
                                         : wait(first_ended, lanes_of_first_[rank]));
@@ -154,8 +157,8 @@ class Joined {
 
   Plan plan_;
   std::vector<Placed> lanes_;
-  std::vector<int64_t> lanes_of_first_, lanes_of_second_;  // by rank
-  int32_t next_id_ = 0;                                    // of a collective
+  std::vector<int64_t> lanes_of_first_, lanes_of_second_, lanes_of_fence_;  // by rank
+  int32_t next_id_ = 0;                                                     // of a collective
   bool is_second_fence_ = false;
 };
 

@@ -1,5 +1,5 @@
 // Two plans that take turns on the same memory with a fence between their runs, proved as the one
-// plan that they are together.
+// plan that they are together. The fence is a plan, too, or any that lies elsewhere and is as good.
 #pragma once
 
 #include <cstdint>

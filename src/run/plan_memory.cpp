@@ -134,12 +134,16 @@ void PlanMemory::place_shared(Workspace* workspace) {
   const size_t total = shared_bytes_ = shared_bytes_of(plan_, bytes_, shared_, stands_in_);
   if (total == 0) return;
   has_workspace_ = workspace != nullptr;
-  if (!has_workspace_) region_ = fabric_.allocate(total, "the buffers of a plan");
-  const fabric::Region& region = has_workspace_ ? workspace->take(total) : region_;
+  if (has_workspace_) {
+    in_workspace_ = workspace->take(total);
+  } else {
+    region_ = fabric_.allocate(total, "the buffers of a plan");
+  }
+  const fabric::Region& region = has_workspace_ ? *in_workspace_.region : region_;
   for (int i = 0; i < fabric_.num_local(); ++i) {
     const int viewer = fabric_.first_rank() + i;
     for (int rank = 0; rank < plan_.ranks(); ++rank) {
-      size_t at = 0;
+      size_t at = in_workspace_.bytes.begin;
       for (size_t b = 0; b < shared_.size(); ++b) {
         if (!shared_[b] || stands_in_[b]) continue;
         for (auto& place : places_[static_cast<size_t>(i)][static_cast<size_t>(rank)][b]) {

@@ -40,6 +40,8 @@ class PlanMemory {
   const std::vector<bool>& shared() const { return shared_; }
   // Bytes of every rank that its shared buffers take.
   size_t shared_bytes() const { return shared_bytes_; }
+  // Where they lie, with a workspace.
+  const WorkspacePlace& in_workspace() const { return in_workspace_; }
   // Every byte of every buffer of a rank of this process to 0xff: not a number in every type. Those
   // of the caller's are left alone, and a workspace. The rank's GPU is current.
   void poison(int rank, const cuda::Stream& stream) const;
@@ -57,6 +59,7 @@ class PlanMemory {
   size_t shared_bytes_ = 0;
   fabric::Region region_;  // all shared buffers, without a workspace
   bool has_workspace_ = false;
+  WorkspacePlace in_workspace_;
   std::vector<std::vector<cuda::DeviceMemory>> local_;  // by local rank
   std::vector<cuda::BufferPlaces> places_;              // by local rank
 };

@@ -66,6 +66,8 @@ class PlanRunner {
   // below are of this process.
   cuda::DevicePtr buffer(std::string_view name, int rank) const;
   const PlanMemory& memory() const { return memory_; }
+  // What a run does to the workspace that it was made with.
+  const WorkspaceUse& workspace_use() const { return workspace_use_; }
   // Of this process's runners no other has or had it; never 0.
   uint64_t id() const { return id_; }
 
@@ -180,6 +182,7 @@ class PlanRunner {
   cuda::SignalLayout signals_;
   const cuda::CopiedNotifies copied_notifies_;
   PlanMemory memory_;
+  const WorkspaceUse workspace_use_;
   std::optional<CallTensors> calls_;  // where calls name tensors
   fabric::RunState state_;
   std::unique_ptr<LowLatencyLane> low_latency_;  // where the plan wants it

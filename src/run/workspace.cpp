@@ -9,34 +9,78 @@
 namespace stretto::runtime {
 namespace {
 
-constexpr uint64_t kNobody = ~uint64_t{0};  // no plan's
+// As many operations as a layer of a model has between ranks.
+constexpr size_t kMostRecent = 4;
+
+// Behind a run of the same plan its own proof is enough. Behind another's that is a fence all ranks
+// have ended what came before it, and what it still does itself lies elsewhere.
+bool goes_behind(const WorkspaceUse& before, const WorkspaceUse& next) {
+  return before.user == next.user || (before.is_fence && !before.place.overlaps(next.place));
+}
 
 }  // namespace
 
-size_t next_piece(const WorkspaceSize& size, size_t largest, size_t needed) {
-  if (size.growth == WorkspaceGrowth::none) {
-    throw UsageError(
-        fmt::format("a plan needs {} bytes between ranks, and the context's workspace has {}: make "
-                    "it larger, let it grow, or let each operation have its own",
-                    needed, size.num_bytes));
+// The first byte that goes: where the plan before ends, the front, or behind one of `recent`.
+size_t WorkspaceRooms::beside(std::span<const WorkspaceBytes> recent, size_t num_bytes) const {
+  std::vector<size_t> places = {next_, 0};
+  for (const WorkspaceBytes& one : recent) places.push_back(one.end);
+  for (; !recent.empty(); recent = recent.first(recent.size() - 1)) {
+    for (const size_t at : places) {
+      const auto is_in_the_way = [&](const WorkspaceBytes& one) {
+        return one.overlaps({at, at + num_bytes});
+      };
+      if (at <= largest_ && num_bytes <= largest_ - at &&
+          std::none_of(recent.begin(), recent.end(), is_in_the_way)) {
+        return at;
+      }
+    }
   }
-  return size.growth == WorkspaceGrowth::exact ? needed : std::max(needed, 2 * largest);
+  return num_bytes <= largest_ - next_ ? next_ : 0;
+}
+
+PlaceInWorkspace WorkspaceRooms::place(size_t num_bytes, std::span<const WorkspaceBytes> recent) {
+  const bool is_side_by_side = size_.growth == WorkspaceGrowth::doubles;
+  const size_t room = is_side_by_side ? 2 * num_bytes : num_bytes;
+  PlaceInWorkspace found;
+  if (room > largest_) {
+    if (size_.growth == WorkspaceGrowth::none) {
+      throw UsageError(
+          fmt::format("a plan needs {} bytes between ranks, and the context's workspace has {}: "
+                      "make it larger, "
+                      "let it grow, or let each operation have its own",
+                      num_bytes, size_.num_bytes));
+    }
+    largest_ = found.new_piece = is_side_by_side ? std::max(room, 2 * largest_) : room;
+    next_ = 0;
+    recent = {};
+  }
+  found.at = beside(recent, num_bytes);
+  next_ = found.at + num_bytes;
+  return found;
 }
 
 Workspace::Workspace(fabric::Fabric& fabric, const WorkspaceSize& size)
-    : fabric_(fabric), size_(size) {
+    : fabric_(fabric), rooms_(size) {
   if (size.num_bytes > 0) grow(size.num_bytes);
 }
 
-fabric::Region& Workspace::grow(size_t num_bytes) {
+void Workspace::grow(size_t num_bytes) {
   regions_.push_back(std::make_unique<fabric::Region>(fabric_.allocate(num_bytes, "a workspace")));
-  return *regions_.back();
 }
 
-const fabric::Region& Workspace::take(size_t num_bytes) {
-  const size_t largest = regions_.empty() ? 0 : regions_.back()->num_bytes();
-  if (largest >= num_bytes) return *regions_.back();
-  return grow(next_piece(size_, largest, num_bytes));
+WorkspacePlace Workspace::take(size_t num_bytes) {
+  std::vector<WorkspaceBytes> in_last;
+  for (const WorkspacePlace& one : recent_) {
+    if (!regions_.empty() && one.region == regions_.back().get()) in_last.push_back(one.bytes);
+  }
+  WorkspaceRooms rooms = rooms_;  // as before where there is no memory
+  const PlaceInWorkspace found = rooms.place(num_bytes, in_last);
+  // Each rank finds others' memory by its own answer.
+  fabric_.group().require_same("where a plan lies in the workspace",
+                               fmt::format("byte {} of {}", found.at, found.new_piece));
+  if (found.new_piece > 0) grow(found.new_piece);
+  rooms_ = rooms;
+  return {regions_.back().get(), {found.at, found.at + num_bytes}};
 }
 
 size_t Workspace::num_bytes() const {
@@ -45,22 +89,41 @@ size_t Workspace::num_bytes() const {
   return all;
 }
 
-bool WorkspaceTurns::needs_fence(uint64_t user, const std::optional<uint64_t>& capture) const {
-  // What ran before a graph is launched is not known; inside it, it is.
-  if (capture) return !is_captured_ || *capture != capture_ || captured_last_ != user;
-  return is_captured_ || (last_ != 0 && last_ != user);
+bool WorkspaceTurns::needs_fence(const WorkspaceUse& next,
+                                 const std::optional<uint64_t>& capture) const {
+  if (capture) {
+    // What ran before a graph is launched is not known; inside it, it is.
+    return !captured_last_ || *capture != capture_ || !goes_behind(*captured_last_, next);
+  }
+  return knows_nothing_ || (last_ && !goes_behind(*last_, next)) ||
+         (captured_last_ && !goes_behind(*captured_last_, next)) ||
+         !std::all_of(last_of_captures_.begin(), last_of_captures_.end(),
+                      [&](const WorkspaceUse& one) { return goes_behind(one, next); });
 }
 
-void WorkspaceTurns::forget() { last_ = kNobody; }
+std::vector<WorkspacePlace> WorkspaceTurns::recent() const {
+  std::vector<WorkspacePlace> places;
+  if (knows_nothing_) return places;
+  for (const WorkspaceUse& one : recent_) places.push_back(one.place);
+  return places;
+}
 
-void WorkspaceTurns::note(uint64_t user, const std::optional<uint64_t>& capture) {
+void WorkspaceTurns::note(const WorkspaceUse& next, const std::optional<uint64_t>& capture) {
+  std::erase_if(recent_, [&](const WorkspaceUse& one) { return one.user == next.user; });
+  recent_.push_front(next);
+  if (recent_.size() > kMostRecent) recent_.pop_back();
   if (!capture) {
-    last_ = user;
+    last_ = next;
+    knows_nothing_ = false;
     return;
   }
+  if (captured_last_ && *capture != capture_) {
+    const uint64_t user = captured_last_->user;
+    std::erase_if(last_of_captures_, [=](const WorkspaceUse& one) { return one.user == user; });
+    last_of_captures_.push_back(*captured_last_);
+  }
   capture_ = *capture;
-  captured_last_ = user;
-  is_captured_ = true;
+  captured_last_ = next;
 }
 
 }  // namespace stretto::runtime

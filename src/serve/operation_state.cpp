@@ -165,7 +165,7 @@ void Operation::State::make(Planned& made, const Operator& planned, AutoSchedule
   how.rows_in_memory = rows_in_memory;
   how.tensors_at_calls = true;
   how.call_graphs = &context.call_graphs;
-  how.workspace = &workspace->memory();
+  how.workspace = &workspace->memory_of_next();
   if (options.shared_results) how.results = &context.results;
   if (options.schedule == "auto") how.if_not_proposed = IfNotProposed::take_first;
   made.runner =

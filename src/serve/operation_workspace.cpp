@@ -24,6 +24,11 @@ OperationWorkspace::OperationWorkspace(fabric::Fabric& fabric, runtime::KernelSt
       plan_(runtime::fence_plan(operator_of(fabric.ranks()),
                                 fabric.device(fabric.first_rank()).num_sms())) {}
 
+runtime::Workspace& OperationWorkspace::memory_of_next() {
+  memory_.expect_behind(turns_.front().recent());
+  return memory_;
+}
+
 // Before the plan's first run: a graph that holds it may be launched behind any later plan's.
 void OperationWorkspace::welcome(const runtime::PlanRunner& runner) {
   if (of_one_plan_ || fence_ || runner.memory().shared_bytes() == 0) return;
@@ -38,8 +43,9 @@ void OperationWorkspace::enter(int rank, cuda::StreamHandle stream,
   const auto local = static_cast<size_t>(rank - fabric_.first_rank());
   const std::optional<uint64_t> capture = cuda::Stream(stream).capture();
   // Noted last: where the fence is refused, the next run needs it all the same.
-  if (turns_[local].needs_fence(runner.id(), capture)) fence_->enqueue(rank, stream);
-  turns_[local].note(runner.id(), capture);
+  const runtime::WorkspaceUse& use = runner.workspace_use();
+  if (turns_[local].needs_fence(use, capture)) fence_->enqueue(rank, stream);
+  turns_[local].note(use, capture);
 }
 
 void OperationWorkspace::finish_fences() {

@@ -15,7 +15,9 @@ class OperationWorkspace {
   OperationWorkspace(fabric::Fabric& fabric, runtime::KernelStore& kernels, uint64_t timeout_ns,
                      const runtime::WorkspaceSize& size, bool of_one_plan);
 
-  runtime::Workspace& memory() { return memory_; }
+  const runtime::Workspace& memory() const { return memory_; }
+  // Where the next plan is to lie.
+  runtime::Workspace& memory_of_next();
   // Collective. A plan has been made, whose runs may take turns with others' now.
   void welcome(const runtime::PlanRunner& runner);
   // Before a run of `runner` on a stream of the rank, whose GPU is current.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lower/plan_of_operator.h"
+#include "plan/meets.h"
 #include "run/fence.h"
 
 namespace stretto::runtime {
@@ -87,6 +88,48 @@ TEST(Turns, WithoutAnyPartOfTheFenceTheCheckerSaysSo) {
       }
     }
   }
+}
+
+// A plan that lies elsewhere and in whose runs each rank awaits each other orders two others as the
+// fence does.
+TEST(Turns, PlansThatMeetAllRanksAreFences) {
+  for (const int ranks : {2, 3}) {
+    const std::vector<Plan> plans = plans_of(ranks);
+    int fences = 0;
+    for (size_t i = 0; i < plans.size(); ++i) {
+      SCOPED_TRACE(plans[i].schedule);
+      const bool is_fence = meets_all_ranks(plans[i]);
+      fences += is_fence ? 1 : 0;
+      for (const size_t other : {size_t{0}, size_t{4}}) {
+        const size_t found = problems(plans[other], plans[3], plans[i]);
+        if (is_fence) EXPECT_EQ(found, 0u) << plans[other].schedule;
+      }
+    }
+    EXPECT_EQ(fences, 9);  // the others make collectives
+  }
+}
+
+// Whatever is taken out of such a plan: what the checker finds no fence is said to be none.
+TEST(Turns, APlanThatMeetsNotAllRanksIsSaidToBeNoFence) {
+  const std::vector<Plan> plans = plans_of(3);
+  int are_none = 0, are_said = 0;
+  for (const size_t i : {size_t{0}, size_t{3}, size_t{4}, size_t{9}}) {
+    const Plan& whole = plans[i];
+    for (int without = 0; without < 3; ++without) {
+      Plan edited = whole;  // nobody hears of a rank but itself
+      for (Lane& lane : edited.lanes) {
+        for (Instr& instr : lane.instrs) {
+          if (instr.op == Opcode::notify && lane.rank == without) instr.rank = lane.rank;
+        }
+      }
+      const bool is_none = problems(plans[4], plans[3], edited) > 0;
+      are_none += is_none ? 1 : 0;
+      are_said += meets_all_ranks(edited) ? 0 : 1;
+      if (is_none) EXPECT_FALSE(meets_all_ranks(edited)) << whole.schedule << " of " << without;
+    }
+  }
+  EXPECT_EQ(are_none, 12);
+  EXPECT_EQ(are_said, 12);
 }
 
 // A rank that goes on before its own lanes have ended tells the others too early.

@@ -15,54 +15,106 @@ namespace {
 
 constexpr std::nullopt_t kEager = std::nullopt;
 
+// A run of plan `user` on some bytes of one piece. By itself it is no fence.
+WorkspaceUse use(uint64_t user, size_t begin = 0, size_t end = 100, bool is_fence = false) {
+  return {user, {nullptr, {begin, end}}, is_fence};
+}
+
 // A run that is enqueued, with the fence that it needs.
-bool enters_behind_a_fence(WorkspaceTurns& turns, uint64_t user,
+bool enters_behind_a_fence(WorkspaceTurns& turns, const WorkspaceUse& next,
                            const std::optional<uint64_t>& capture) {
-  const bool needs = turns.needs_fence(user, capture);
-  turns.note(user, capture);
+  const bool needs = turns.needs_fence(next, capture);
+  turns.note(next, capture);
   return needs;
 }
 
 TEST(WorkspaceTurns, ARunThatWasRefusedLeavesTheFenceToTheNext) {
   WorkspaceTurns turns;
-  turns.note(1, kEager);
-  EXPECT_TRUE(turns.needs_fence(2, kEager));
-  EXPECT_TRUE(turns.needs_fence(2, kEager));  // the first time nothing was enqueued
+  turns.note(use(1), kEager);
+  EXPECT_TRUE(turns.needs_fence(use(2), kEager));
+  EXPECT_TRUE(turns.needs_fence(use(2), kEager));  // the first time nothing was enqueued
 }
 
 TEST(WorkspaceTurns, OnePlanNeedsNoFenceAndAnotherDoes) {
   WorkspaceTurns turns;
-  EXPECT_FALSE(enters_behind_a_fence(turns, 1, kEager));  // nobody was there
-  EXPECT_FALSE(enters_behind_a_fence(turns, 1, kEager));
-  EXPECT_TRUE(enters_behind_a_fence(turns, 2, kEager));
-  EXPECT_FALSE(enters_behind_a_fence(turns, 2, kEager));
-  EXPECT_TRUE(enters_behind_a_fence(turns, 1, kEager));
+  EXPECT_FALSE(enters_behind_a_fence(turns, use(1), kEager));  // nobody was there
+  EXPECT_FALSE(enters_behind_a_fence(turns, use(1), kEager));
+  EXPECT_TRUE(enters_behind_a_fence(turns, use(2), kEager));
+  EXPECT_FALSE(enters_behind_a_fence(turns, use(2), kEager));
+  EXPECT_TRUE(enters_behind_a_fence(turns, use(1), kEager));
+}
+
+TEST(WorkspaceTurns, APlanThatIsAFenceAndLiesElsewhereNeedsNone) {
+  WorkspaceTurns turns;
+  const WorkspaceUse a = use(1, 0, 50, true), b = use(2, 50, 100, true), c = use(3, 40, 60, true);
+  const WorkspaceUse no_fence = use(4, 0, 50);
+  EXPECT_FALSE(enters_behind_a_fence(turns, a, kEager));
+  EXPECT_FALSE(enters_behind_a_fence(turns, b, kEager));
+  EXPECT_FALSE(enters_behind_a_fence(turns, a, kEager));
+  EXPECT_TRUE(enters_behind_a_fence(turns, c, kEager));  // on bytes of a
+  EXPECT_TRUE(enters_behind_a_fence(turns, b, kEager));  // on bytes of c
+  EXPECT_FALSE(enters_behind_a_fence(turns, no_fence, kEager));
+  EXPECT_TRUE(enters_behind_a_fence(turns, b, kEager));  // whoever ended it knows of nobody
+  WorkspaceUse other_piece = c;
+  other_piece.place.region = reinterpret_cast<const fabric::Region*>(&turns);
+  EXPECT_FALSE(turns.needs_fence(other_piece, kEager));
 }
 
 // Where one rank made a run alone, others would take the next for the second of the same plan.
 TEST(WorkspaceTurns, AfterAFailureTheNextRunHasAFenceOnEveryRank) {
   WorkspaceTurns came, did_not_come;
-  for (WorkspaceTurns* turns : {&came, &did_not_come}) turns->note(1, kEager);
-  came.note(2, kEager);
+  for (WorkspaceTurns* turns : {&came, &did_not_come}) turns->note(use(1), kEager);
+  came.note(use(2), kEager);
   for (WorkspaceTurns* turns : {&came, &did_not_come}) {
     turns->forget();
-    EXPECT_TRUE(turns->needs_fence(1, kEager));
-    EXPECT_TRUE(enters_behind_a_fence(*turns, 2, kEager));
-    EXPECT_FALSE(enters_behind_a_fence(*turns, 2, kEager));
+    EXPECT_TRUE(turns->needs_fence(use(1), kEager));
+    EXPECT_TRUE(enters_behind_a_fence(*turns, use(2), kEager));
+    EXPECT_FALSE(enters_behind_a_fence(*turns, use(2), kEager));
   }
 }
 
 // A graph may be launched at any time, behind any run, and any number of times.
 TEST(WorkspaceTurns, WhatWasCapturedMayRunAtAnyTime) {
   WorkspaceTurns turns;
-  EXPECT_FALSE(enters_behind_a_fence(turns, 1, kEager));
-  EXPECT_TRUE(enters_behind_a_fence(turns, 1, 7));  // another plan's run may come before the launch
-  EXPECT_FALSE(enters_behind_a_fence(turns, 1, 7));
-  EXPECT_TRUE(enters_behind_a_fence(turns, 2, 7));
-  EXPECT_TRUE(enters_behind_a_fence(turns, 1, 7));
-  EXPECT_TRUE(enters_behind_a_fence(turns, 1, 8));  // another graph
-  EXPECT_TRUE(enters_behind_a_fence(turns, 1, kEager));
-  EXPECT_TRUE(enters_behind_a_fence(turns, 1, kEager));
+  const WorkspaceUse a = use(1), b = use(2);
+  EXPECT_FALSE(enters_behind_a_fence(turns, a, kEager));
+  EXPECT_TRUE(enters_behind_a_fence(turns, a, 7));  // another plan's run may come before the launch
+  EXPECT_FALSE(enters_behind_a_fence(turns, a, 7));
+  EXPECT_TRUE(enters_behind_a_fence(turns, b, 7));
+  EXPECT_TRUE(enters_behind_a_fence(turns, a, kEager));  // b, if the graph was launched
+  EXPECT_TRUE(enters_behind_a_fence(turns, a, kEager));  // and again since
+  EXPECT_TRUE(enters_behind_a_fence(turns, b, 8));       // another graph
+  EXPECT_FALSE(enters_behind_a_fence(turns, b, 8));
+}
+
+TEST(WorkspaceTurns, BehindGraphsWhoseLastRunsAreFencesElsewhereNoneIsNeeded) {
+  WorkspaceTurns turns;
+  const WorkspaceUse a = use(1, 0, 30, true), b = use(2, 30, 60, true), c = use(3, 60, 90, true);
+  EXPECT_TRUE(enters_behind_a_fence(turns, a, 7));
+  EXPECT_FALSE(enters_behind_a_fence(turns, b, 7));
+  EXPECT_FALSE(enters_behind_a_fence(turns, a, kEager));  // the graph ends with b
+  EXPECT_TRUE(enters_behind_a_fence(turns, b, 8));
+  EXPECT_FALSE(enters_behind_a_fence(turns, c, 8));
+  EXPECT_FALSE(enters_behind_a_fence(turns, a, kEager));  // graphs end with b and c
+  const WorkspaceUse on_b = use(4, 40, 50, true), on_c = use(5, 70, 80, true);
+  EXPECT_TRUE(turns.needs_fence(on_b, kEager));
+  EXPECT_TRUE(turns.needs_fence(on_c, kEager));
+  EXPECT_TRUE(turns.needs_fence(a, 7));  // whoever comes back to a capture knows no more than that
+}
+
+TEST(WorkspaceTurns, TheLastPlansAreRemembered) {
+  WorkspaceTurns turns;
+  const auto begins = [&] {
+    std::vector<size_t> found;
+    for (const WorkspacePlace& one : turns.recent()) found.push_back(one.bytes.begin);
+    return found;
+  };
+  for (const uint64_t user : {1, 2, 3, 2, 4, 5}) {
+    turns.note(use(user, user), user == 2 ? std::nullopt : std::optional<uint64_t>(7));
+  }
+  EXPECT_EQ(begins(), (std::vector<size_t>{5, 4, 2, 3}));
+  turns.forget();
+  EXPECT_TRUE(begins().empty());
 }
 
 // Two plans on the same bytes, A and B, in the place of all that they do there: every rank writes

@@ -36,7 +36,7 @@ void run_on_both(const Context& context, Operation& operation, const TensorMemor
 TEST(Workspaces, OfAllOperations) {
   for (const char* test : {"WorkspaceInTheStub.GrowsWherePlansNeedMore",
                            "WorkspaceInTheStub.OfAFixedSizeRefusesLargerPlans",
-                           "WorkspaceInTheStub.HasAFenceBetweenOperations"}) {
+                           "WorkspaceInTheStub.HasAFenceBetweenOperationsOnTheSameBytes"}) {
     EXPECT_EQ(run_inside(in_the_stub(), test), 0) << test;
   }
 }
@@ -46,15 +46,15 @@ TEST(WorkspaceInTheStub, GrowsWherePlansNeedMore) {
   Context context(2, {.timeout_s = 1, .workspace_grows = true});
   EXPECT_EQ(context.workspace_bytes(), 0u);
   Operation few(context, product(kFew), kTiles);
-  EXPECT_EQ(context.workspace_bytes(), bytes_of(kFew));
+  EXPECT_EQ(context.workspace_bytes(), 2 * bytes_of(kFew));
   const TensorMemory memory(context, few);
   run_on_both(context, few, memory, kFew);
   Operation many(context, product(kMany), kTiles);
-  EXPECT_EQ(context.workspace_bytes(), bytes_of(kFew) + bytes_of(kMany));
+  EXPECT_EQ(context.workspace_bytes(), 2 * (bytes_of(kFew) + bytes_of(kMany)));
   run_on_both(context, few, memory, kFew);
   Operation as_many(context, product(kMany), kTiles);
   Operation fewer(context, product(kFew / 2), kTiles);
-  EXPECT_EQ(context.workspace_bytes(), bytes_of(kFew) + bytes_of(kMany));
+  EXPECT_EQ(context.workspace_bytes(), 2 * (bytes_of(kFew) + bytes_of(kMany)));
   EXPECT_EQ(fewer.workspace_bytes(), context.workspace_bytes());
   few.finish();
 }
@@ -84,10 +84,12 @@ int num_fences() {
   return fences;
 }
 
-TEST(WorkspaceInTheStub, HasAFenceBetweenOperations) {
+// In turns, by a workspace of the context's or each by its own: where plans lie side by side, as in
+// one that grows, a run of the one is a fence for the other's.
+TEST(WorkspaceInTheStub, HasAFenceBetweenOperationsOnTheSameBytes) {
   STRETTO_INSIDE_THE_STUB();
-  for (const bool is_shared : {true, false}) {
-    Context context(2, {.timeout_s = 1, .workspace_grows = is_shared});
+  const auto expect_fences = [](const ContextOptions& options, int expected) {
+    Context context(2, options);
     Operation one(context, product(kFew), kTiles), other(context, product(kMany), kTiles);
     const TensorMemory of_one(context, one), of_other(context, other);
     num_fences();
@@ -95,10 +97,15 @@ TEST(WorkspaceInTheStub, HasAFenceBetweenOperations) {
     run_on_both(context, one, of_one, kFew);
     EXPECT_EQ(num_fences(), 0);
     run_on_both(context, other, of_other, kMany);
-    EXPECT_EQ(num_fences(), is_shared ? 2 : 0);
+    EXPECT_EQ(num_fences(), expected);
     run_on_both(context, one, of_one, kFew);
-    EXPECT_EQ(num_fences(), is_shared ? 2 : 0);
-  }
+    EXPECT_EQ(num_fences(), expected);
+  };
+  const size_t few = bytes_of(kFew), many = bytes_of(kMany);
+  expect_fences({.timeout_s = 1}, 0);
+  expect_fences({.timeout_s = 1, .workspace_grows = true}, 0);
+  expect_fences({.timeout_s = 1, .workspace_bytes = few + many}, 0);
+  expect_fences({.timeout_s = 1, .workspace_bytes = many}, 2);
 }
 
 }  // namespace
