@@ -1,8 +1,7 @@
-// Held: which part of a tensor each rank has, and the edges between one way and another.
+// Held: which part of a tensor each rank has. edge.h has the ways from one to another.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace stretto {
@@ -16,27 +15,11 @@ namespace stretto {
   X(experts, "experts", "every rank has a block of the matrices of a stack") \
   X(routed, "routed", "rows are where a table says that a run makes")
 
-// How what one holds becomes what another needs.
-#define STRETTO_EDGES(X)                                                  \
-  X(none, "none", "it is there")                                          \
-  X(gather, "gather", "rows -> whole")                                    \
-  X(reduce_scatter, "reduce-scatter", "partial -> rows")                  \
-  X(all_reduce, "all-reduce", "partial -> whole")                         \
-  X(all_to_all, "all-to-all", "rows -> cols (tokens -> heads), or back")  \
-  X(dispatch, "dispatch", "rows -> routed: to who has an expert of them") \
-  X(combine, "combine", "routed -> rows: sums of what experts made of them")
-
 #define STRETTO_ENUM(name, ...) name,
 enum class Held : uint8_t { STRETTO_HELDS(STRETTO_ENUM) };
-enum class Edge : uint8_t { STRETTO_EDGES(STRETTO_ENUM) };
 #undef STRETTO_ENUM
 
 std::string_view to_string(Held held);
-std::string_view to_string(Edge edge);
-
-// The edge between two ways to hold; nothing where there is none. What every rank has whole is
-// there in every other way too.
-std::optional<Edge> edge_between(Held made, Held needed);
 
 // Contiguous blocks of ceil(rows/ranks) rows; the last blocks may be short or empty.
 struct RowShards {

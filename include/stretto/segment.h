@@ -11,41 +11,16 @@
 // Own rows of rank r: contiguous block r of ceil(M/R) rows; the last blocks may be short or empty.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "stretto/dtype.h"
-#include "stretto/held.h"
+#include "stretto/edge.h"
 
 namespace stretto {
-
-// What the weight of a product and the edges at it say of who computes what.
-struct ProductKind {
-  // rows: columns of the result; cols: a term of it; whole: own rows, or all of them
-  Held weight = Held::cols;
-  Edge in = Edge::none, out = Edge::none;
-
-  // What texts, tuning files and operations of any row count say. Others are parts of graphs only.
-  bool has_name() const;
-  auto operator<=>(const ProductKind&) const = default;
-};
-inline constexpr ProductKind kAgGemm{Held::rows, Edge::gather, Edge::none};
-inline constexpr ProductKind kGemmRs{Held::cols, Edge::none, Edge::reduce_scatter};
-inline constexpr ProductKind kGemmAr{Held::cols, Edge::none, Edge::all_reduce};
-inline constexpr ProductKind kColGemm{Held::rows, Edge::none, Edge::none};
-inline constexpr ProductKind kGemmA2a{Held::whole, Edge::none, Edge::all_to_all};
-inline constexpr ProductKind kA2aGemm{Held::whole, Edge::all_to_all, Edge::none};
-
-// "ag-gemm"; nothing where no schedule serves such a product.
-std::string_view to_string(ProductKind kind);
-std::optional<ProductKind> product_kind_from(std::string_view text);
-// The names, as a message lists them.
-std::span<const std::string_view> product_kind_names();
 
 struct Segment {
   ProductKind kind = kGemmRs;
@@ -89,8 +64,14 @@ struct Segment {
   // Every rank has the whole weight, and multiplies its own rows only.
   bool multiplies_own_rows() const { return kind.weight == Held::whole && !on_every_rank; }
   bool gathers() const { return kind.in == Edge::gather; }
+  // What others have as well is added to it, and all ranks get the sums.
+  bool adds_for_all() const { return kind_of(kind.out).adds && kind_of(kind.out).reaches_all; }
   // Every rank has a part for every other: of the input, or of the result.
-  bool exchanges() const { return kind.in == Edge::all_to_all || kind.out == Edge::all_to_all; }
+  bool exchanges_input() const { return kind_of(kind.in).exchanges; }
+  bool exchanges_output() const { return kind_of(kind.out).exchanges; }
+  bool exchanges() const { return exchanges_input() || exchanges_output(); }
+  // Tiles are made before they are sent, not after.
+  bool sends_tiles() const { return makes_terms() || exchanges_output(); }
   // Ranks have blocks of the rows of what they begin or end with.
   bool owns_rows() const {
     return gathers() || kind.out == Edge::reduce_scatter || multiplies_own_rows();

@@ -132,7 +132,7 @@ void Declarer::declare_sums(RoutedLowering& product, const std::string& prefix, 
                                             is_weighed ? op().dtype : DType::fp32,
                                             BufferRole::local, partition, product_op.local_n()));
   }
-  product.out = result(product.part, product_op.kind.out == Edge::all_reduce, copies);
+  product.out = result(product.part, product_op.adds_for_all(), copies);
   if (!product.adds_terms() || product.goes_by_ids()) return;
   if (product.sums_by_nccl()) {
     product.part_sums =

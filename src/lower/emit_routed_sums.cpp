@@ -149,7 +149,7 @@ void RoutedSums::add_slots(const Rect& cols, int most_parts) {
 }
 
 void RoutedSums::write_sum(int rank, const Rect& own) {
-  if (product_.op.kind.out != Edge::all_reduce) {
+  if (!product_.op.adds_for_all()) {
     return of_.emit.write(region_of(own, product_.out, rank));
   }
   const auto first = static_cast<int32_t>(RowShards{blocks_.tokens, of_.ranks}.begin(rank));
@@ -175,7 +175,7 @@ void RoutedSums::add_all_slots() {
 void RoutedSums::finish() {
   add_all_slots();
   const bool is_callers = of_.state.plan.buffers[product_.out].role == BufferRole::output;
-  if (product_.op.kind.out != Edge::all_reduce || !is_callers) return;
+  if (!product_.op.adds_for_all() || !is_callers) return;
   // What peers write must have arrived when the run ends.
   for (int i = 0; of_.events && i < 2; ++i) of_.boundaries();
   const RowShards shards{blocks_.tokens, of_.ranks};
@@ -195,7 +195,7 @@ void RoutedSums::finish() {
 
 void RoutedSums::reduce_by_nccl() {
   const RowShards shards{blocks_.tokens, of_.ranks};
-  const bool scatters = product_.op.kind.out != Edge::all_reduce;
+  const bool scatters = !product_.op.adds_for_all();
   const auto n = static_cast<int32_t>(product_.op.n);
   const auto rows_of = [&](int owner) {
     return Rect{static_cast<int32_t>(shards.begin(owner)), static_cast<int32_t>(shards.end(owner)),

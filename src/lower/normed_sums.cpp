@@ -19,8 +19,8 @@ bool is_used_elsewhere(const Operator& op, int tensor, const Stage& user) {
 
 std::optional<NormedSums> normed_sums(const Operator& op, size_t index, const Schedule& schedule) {
   const OperatorSegment& product = op.segments[index];
-  const bool reduces = product.product->ranks > 1 &&
-                       product.product->kind.out == Edge::all_reduce && product.stages.size() == 1;
+  const bool reduces =
+      product.product->ranks > 1 && product.product->adds_for_all() && product.stages.size() == 1;
   const bool by_device =
       schedule.mover == Mover::nccl && schedule.granularity == Granularity::whole &&
       schedule.collectives == CollectivesBy::low_latency && schedule.rows == RowCount::fixed;

@@ -154,7 +154,7 @@ void LibraryPath::enqueue_input(int rank, size_t number) const {
   } else if (product.gathers() || product.kind.in == Edge::dispatch) {
     tensors_.nccl()->all_gather({rank, team_of(product)}, stream, from, mine.rows.address(),
                                 block * product.k, op_.dtype);
-  } else if (product.kind.in == Edge::all_to_all) {
+  } else if (product.exchanges_input()) {
     exchange(rank, product, from, mine.rows.address(), product.shares_of(product.k));
   }
 }

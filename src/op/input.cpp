@@ -24,7 +24,7 @@ std::string_view to_string(Fill fill) {
 
 Slice input_slice(const Segment& op, Input input, int rank) {
   if (op.multiplies_own_rows() && input == Input::b) return {0, op.n, 0, op.k};
-  if (op.kind.in == Edge::all_to_all) {
+  if (op.exchanges_input()) {
     const ColShards shares = op.shares_of(op.k);
     return {0, op.m, shares.begin(rank), shares.end(rank)};
   }
@@ -39,11 +39,11 @@ Slice input_slice(const Segment& op, Input input, int rank) {
 }
 
 Slice output_slice(const Segment& op, int rank) {
-  if (op.kind.weight == Held::rows || op.kind.out == Edge::all_to_all) {
+  if (kind_of(op.kind.out).reaches_all) return {0, op.m, 0, op.n};
+  if (op.kind.weight == Held::rows || op.exchanges_output()) {
     const ColShards shares = op.shares_of(op.n);
     return {0, op.m, shares.begin(rank), shares.end(rank)};
   }
-  if (op.kind.out == Edge::all_reduce) return {0, op.m, 0, op.n};
   return {op.row_shards().begin(rank), op.row_shards().end(rank), 0, op.n};
 }
 

@@ -9,20 +9,6 @@
 
 namespace stretto {
 
-std::optional<Edge> edge_between(Held made, Held needed) {
-  if (made == needed || made == Held::whole) {
-    return needed == Held::partial && made != needed ? std::nullopt : std::optional(Edge::none);
-  }
-  if (made == Held::rows && needed == Held::whole) return Edge::gather;
-  if (made == Held::partial && needed == Held::rows) return Edge::reduce_scatter;
-  if (made == Held::partial && needed == Held::whole) return Edge::all_reduce;
-  if (made == Held::rows && needed == Held::cols) return Edge::all_to_all;
-  if (made == Held::cols && needed == Held::rows) return Edge::all_to_all;
-  if (made == Held::rows && needed == Held::routed) return Edge::dispatch;
-  if (made == Held::routed && needed == Held::rows) return Edge::combine;
-  return std::nullopt;
-}
-
 const std::string& Operator::name() const { return text->name; }
 
 bool Operator::has_teams() const {

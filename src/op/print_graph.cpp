@@ -21,12 +21,6 @@ std::string_view to_string(StageKind kind) {
   switch (kind) { STRETTO_STAGES(STRETTO_CASE) }
   STRETTO_ASSERT(false, "kind of stage out of range");
 }
-
-std::string_view to_string(Edge edge) {
-  using Enum = Edge;
-  switch (edge) { STRETTO_EDGES(STRETTO_CASE) }
-  STRETTO_ASSERT(false, "edge out of range");
-}
 #undef STRETTO_CASE
 
 size_t num_operands(StageKind kind) {

@@ -14,32 +14,6 @@ namespace stretto {
 
 namespace {
 
-constexpr std::string_view kNames[] = {"ag-gemm",  "gemm-rs",  "gemm-ar",
-                                       "col-gemm", "gemm-a2a", "a2a-gemm"};
-constexpr ProductKind kKinds[] = {kAgGemm, kGemmRs, kGemmAr, kColGemm, kGemmA2a, kA2aGemm};
-static_assert(std::size(kNames) == std::size(kKinds));
-
-}  // namespace
-
-std::string_view to_string(ProductKind kind) {
-  const auto found = std::find(std::begin(kKinds), std::end(kKinds), kind);
-  return found == std::end(kKinds) ? "product" : kNames[found - std::begin(kKinds)];
-}
-
-bool ProductKind::has_name() const {
-  return std::find(std::begin(kKinds), std::end(kKinds), *this) != std::end(kKinds);
-}
-
-std::optional<ProductKind> product_kind_from(std::string_view text) {
-  const auto found = std::find(std::begin(kNames), std::end(kNames), text);
-  if (found == std::end(kNames)) return std::nullopt;
-  return kKinds[found - std::begin(kNames)];
-}
-
-std::span<const std::string_view> product_kind_names() { return kNames; }
-
-namespace {
-
 void check_dim(std::vector<std::string>& reasons, char name, int64_t size) {
   if (size < 1) {
     reasons.push_back(fmt::format("{} is {}; it must be at least 1", name, size));
@@ -81,7 +55,7 @@ std::vector<std::string> problems(const Segment& op) {
     check_elements(reasons, "out [m, n]", op.m, op.n);
   }
   if (sizes_good && ranks_good && op.is_dense()) {
-    if (op.makes_terms() || op.kind.in == Edge::all_to_all) {
+    if (op.makes_terms() || op.exchanges_input()) {
       check_sharded(reasons, op, 'k', op.k);
     } else if (op.communicates() || op.kind.weight != Held::whole) {
       check_sharded(reasons, op, 'n', op.n);
@@ -92,18 +66,16 @@ std::vector<std::string> problems(const Segment& op) {
 
 namespace {
 
-// Every rank has as many experts, all of them as likely.
-double routed_link_bytes(const Segment& op) {
-  const double others = static_cast<double>(op.ranks - 1) / op.ranks;
-  const double tokens = static_cast<double>(op.m) * static_cast<double>(num_bytes(op.dtype));
+// Bytes that leave a rank for an edge at a matrix of so many columns. Experts are as likely, and
+// every rank has as many. What a rank has of its own stays.
+double edge_bytes(const Segment& op, Edge edge, int64_t columns) {
+  const EdgeKind& kind = kind_of(edge);
+  const double share = static_cast<double>(op.ranks - 1) / op.ranks;
   const double chosen = 1 - std::pow(1 - 1.0 / op.ranks, static_cast<double>(op.top_k));
-  double moved = 0;
-  if (op.kind.in == Edge::gather) moved += others * tokens * static_cast<double>(op.k);
-  if (op.kind.in == Edge::dispatch) moved += others * chosen * tokens * static_cast<double>(op.k);
-  if (op.kind.out == Edge::reduce_scatter) moved += others * tokens * static_cast<double>(op.n);
-  if (op.kind.out == Edge::all_reduce) moved += 2 * others * tokens * static_cast<double>(op.n);
-  if (op.kind.out == Edge::combine) moved += others * chosen * tokens * static_cast<double>(op.n);
-  return moved;
+  const double bytes = kind.times_sent * share * (kind.goes_by_ids ? chosen : 1) *
+                       static_cast<double>(op.m) * static_cast<double>(columns) *
+                       static_cast<double>(num_bytes(op.dtype));
+  return kind.exchanges ? bytes / op.ranks : bytes;
 }
 
 }  // namespace
@@ -116,21 +88,7 @@ void validate(const Segment& op) {
 }
 
 double link_bytes(const Segment& op) {
-  if (op.is_routed()) return routed_link_bytes(op);
-  const double share = static_cast<double>(op.ranks - 1) / op.ranks;
-  const double bytes = static_cast<double>(num_bytes(op.dtype));
-  const double m = static_cast<double>(op.m);
-  const double n = static_cast<double>(op.n);
-  const double k = static_cast<double>(op.k);
-  double moved = 0;
-  if (op.gathers()) moved += share * m * k * bytes;
-  if (op.kind.out == Edge::reduce_scatter) moved += share * m * n * bytes;
-  // Reduce-scatter, then all-gather: the least that leaves every rank.
-  if (op.kind.out == Edge::all_reduce) moved += 2 * share * m * n * bytes;
-  // What a rank has of its own stays.
-  if (op.kind.in == Edge::all_to_all) moved += share * m * k * bytes / op.ranks;
-  if (op.kind.out == Edge::all_to_all) moved += share * m * n * bytes / op.ranks;
-  return moved;
+  return edge_bytes(op, op.kind.in, op.k) + edge_bytes(op, op.kind.out, op.n);
 }
 
 double flops_per_rank(const Segment& op) {

@@ -26,11 +26,6 @@ struct SegmentCut {
   void refuse(const std::string& reason) { reasons.push_back(reason); }
 };
 
-// Other edges drain the product that made the tensor.
-inline bool feeds_products(Edge edge) {
-  return edge == Edge::gather || edge == Edge::all_to_all || edge == Edge::dispatch;
-}
-
 // Once all stages are in segments: whose the edges between them are.
 void put_edges(SegmentCut& cut);
 // What a rank has a part of and the caller gets whole: segments behind all others.

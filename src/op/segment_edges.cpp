@@ -65,7 +65,7 @@ class EdgePutter {
 
   static bool is_served(const OperatorSegment& one) {
     const ProductKind& kind = one.product->kind;
-    if (one.product->looks_up()) return kind.out == Edge::none || kind.out == Edge::all_to_all;
+    if (one.product->looks_up()) return kind.out == Edge::none || one.product->exchanges_output();
     const bool is_alone = kind.in == Edge::none && kind.out == Edge::none;
     if (one.product->is_dense() && kind.weight == Held::whole && is_alone) return true;
     if (!one.product->is_routed()) return kind.has_name();
@@ -73,7 +73,7 @@ class EdgePutter {
       case Held::rows:
         return kind.out == Edge::none && (kind.in == Edge::gather || kind.in == Edge::none);
       case Held::cols:
-        return kind.out == Edge::reduce_scatter || kind.out == Edge::all_reduce;
+        return kind_of(kind.out).adds && !kind_of(kind.out).goes_by_ids;
       case Held::experts:
         return true;
       case Held::whole:
@@ -102,7 +102,7 @@ class EdgePutter {
   static bool is_fed(int tensor, Edge edge, const Stage* user) {
     const bool takes_fed =
         user != nullptr && (multiplies(user->kind) || user->kind == StageKind::permute);
-    return takes_fed && user->in[0] == tensor && feeds_products(edge);
+    return takes_fed && user->in[0] == tensor && kind_of(edge).feeds;
   }
 
   void put_edge(int tensor, Held needed, const Stage* user) {
@@ -137,10 +137,11 @@ class EdgePutter {
                       "gather",
                       made.name, to_string(user->kind)));
     }
+    const EdgeKind& kind = kind_of(*edge);
     if (from == kCaller || !segment(from).product) {
-      return refuse(fmt::format(
-          "{} needs {} {} that no product makes or takes: no schedule serves that", made.name,
-          *edge == Edge::all_to_all || *edge == Edge::all_reduce ? "an" : "a", to_string(*edge)));
+      return refuse(
+          fmt::format("{} needs {} {} that no product makes or takes: no schedule serves that",
+                      made.name, kind.text.front() == 'a' ? "an" : "a", kind.text));
     }
     OperatorSegment& one = segment(from);
     Edge& out = one.product->kind.out;
@@ -148,7 +149,7 @@ class EdgePutter {
       return refuse(fmt::format("{} is needed by {} and by {}: one of them is enough", made.name,
                                 to_string(out), to_string(*edge)));
     }
-    if (*edge == Edge::all_to_all && is_needed_as_made(tensor)) {
+    if (!kind.adds && is_needed_as_made(tensor)) {
       return refuse(
           fmt::format("{} is needed as {} and as {}, and a product leaves it one way: "
                       "compute it once for each",

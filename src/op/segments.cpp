@@ -117,14 +117,14 @@ class SegmentCutter {
     made.input = stage.in[0];
     made.weights = {stage.in[1]};
     const Edge edge = *edge_between(a.held, stage.needs[0]);
-    made.product = Segment{{b.held, feeds_products(edge) ? edge : Edge::none, Edge::none},
+    made.product = Segment{{b.held, kind_of(edge).feeds ? edge : Edge::none, Edge::none},
                            a.rows,
                            b.rows,
                            a.cols,
                            op_.ranks,
                            op_.dtype};
     // Own rows are a rank's in any team: what comes column by column comes from who has it.
-    const int team = edge == Edge::all_to_all ? a.team : stage.team;
+    const int team = kind_of(edge).exchanges ? a.team : stage.team;
     if (team > 0) {
       made.product->ranks = team;
       made.product->teams = op_.ranks / team;

@@ -14,7 +14,7 @@ TileShape default_tile(const Segment& op, int compute_sms) {
   TileShape tile;
   if (!problems(op).empty()) return tile;
   const int64_t rows = op.local_m();
-  const int64_t cols = op.kind.out == Edge::all_to_all ? op.shares_of(op.n).block() : op.local_n();
+  const int64_t cols = op.exchanges_output() ? op.shares_of(op.n).block() : op.local_n();
   const int64_t shard_rows = op.row_shards().block();
   while (tile.m > kLeast && tile.m >= 2 * rows) tile.m /= 2;
   while (tile.n > kLeast * op.weights && tile.n >= 2 * cols) tile.n /= 2;

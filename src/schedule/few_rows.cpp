@@ -41,7 +41,7 @@ std::string why_no_few_rows(const Segment& op) {
   // Owners of parts of a sum would send it on: theirs is no kernel that only receives.
   const int64_t out = op.m * op.n * num_bytes(op.dtype) * (op.ranks - 1);
   const int64_t most = op.ranks == 2 ? kMostOfTwo : most_of_one_shot(op.ranks, /*normed=*/false);
-  if (op.kind.out == Edge::all_reduce && out > most) {
+  if (op.adds_for_all() && out > most) {
     return fmt::format(
         "an all-reduce in two hops: {} bytes go out of a rank, in one hop at most {}: take "
         "gemm=library",
@@ -65,7 +65,7 @@ bool streams_in_rounds(const Segment& op, int sms) {
 
 double times_sent(const Segment& op) {
   if (op.kind.out == Edge::reduce_scatter) return times_sent(op.ranks, /*to_owners=*/true);
-  return op.kind.out == Edge::all_reduce ? times_sent(op.ranks, /*to_owners=*/false) : 0;
+  return op.adds_for_all() ? times_sent(op.ranks, /*to_owners=*/false) : 0;
 }
 
 }  // namespace stretto

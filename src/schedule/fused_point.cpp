@@ -40,7 +40,7 @@ class FusedCosts {
  private:
   double element() const { return static_cast<double>(num_bytes(op_.dtype)); }
   // Bytes that leave a GPU for each byte of its tiles.
-  double factor() const { return op_.kind.out == Edge::all_reduce ? 2 * share_ : share_; }
+  double factor() const { return op_.adds_for_all() ? 2 * share_ : share_; }
   double sent_bytes() const {
     const double elements = op_.makes_terms()
                                 ? static_cast<double>(op_.m) * static_cast<double>(op_.n)

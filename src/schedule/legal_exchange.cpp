@@ -6,8 +6,8 @@ namespace stretto {
 namespace {
 
 std::string_view movers_of(const Segment& op) {
-  return op.kind.in == Edge::all_to_all ? "mover=comm-blocks, copy-engine or nccl"
-                                        : "mover=epilogue, comm-blocks, copy-engine or nccl";
+  return op.exchanges_input() ? "mover=comm-blocks, copy-engine or nccl"
+                              : "mover=epilogue, comm-blocks, copy-engine or nccl";
 }
 
 // Collectives of all rows, or of chunks of them, between kernels.
@@ -34,7 +34,7 @@ void check_sources(Case& c) {
   const auto refuse = [&](std::string_view why, std::string_view right) {
     c.refuse("k-phases={} with {}, {}: take {}", s.k_phases, to_string(c.op.kind), why, right);
   };
-  if (c.op.kind.in != Edge::all_to_all) {
+  if (!c.op.exchanges_input()) {
     refuse("whose tiles multiply own rows", "k-phases=1");
   } else if (s.mover == Mover::nccl) {
     refuse("of which mover=nccl brings all columns at once",
@@ -60,7 +60,7 @@ bool check_exchange(Case& c) {
   const Schedule& s = c.schedule;
   const std::string_view kind = to_string(c.op.kind);
   if (!c.op.exchanges()) return false;
-  const bool feeds = c.op.kind.in == Edge::all_to_all;
+  const bool feeds = c.op.exchanges_input();
   const bool by_nccl = s.mover == Mover::nccl;
   if (by_nccl) check_exchange_by_nccl(c);
   if (feeds && s.mover == Mover::epilogue) {

@@ -135,7 +135,7 @@ void check_reduction(Case& c) {
   const bool by_nccl = s.mover == Mover::nccl;
   if (!c.op.makes_terms()) {
     if (s.reduction != Reduction::none) refuse("reduction=none, there is nothing to add");
-  } else if (c.op.kind.out == Edge::all_reduce) {
+  } else if (c.op.adds_for_all()) {
     if (s.reduction != Reduction::one_shot && s.reduction != Reduction::two_shot &&
         s.reduction != Reduction::nccl) {
       refuse(by_nccl ? "reduction=nccl" : "reduction=two-shot or one-shot");

@@ -94,9 +94,9 @@ void check_routed(Case& c) {
         fmt::format("order={}", to_string(s.order)),
         has_sums ? "whose sums leave for the next ranks first" : "which come rank by rank",
         has_sums ? "order=peer-staggered" : "order=arrival");
-    const Reduction right = !has_sums                           ? Reduction::none
-                            : c.op.kind.out == Edge::all_reduce ? Reduction::two_shot
-                                                                : Reduction::slots;
+    const Reduction right = !has_sums             ? Reduction::none
+                            : c.op.adds_for_all() ? Reduction::two_shot
+                                                  : Reduction::slots;
     const bool sums_by_nccl = has_sums && by_nccl && s.reduction == Reduction::nccl;
     refuse(s.reduction != right && !sums_by_nccl,
            fmt::format("reduction={}", to_string(s.reduction)),

@@ -117,7 +117,7 @@ double estimate_instrs(const Segment& op, const Schedule& schedule) {
       std::min({rows, pieces(op.local_m(), schedule.tile_m) + cuts,
                 cuts * std::ceil(rows_between / static_cast<double>(schedule.tile_m))});
   // Where columns have owners, they cut tiles too.
-  const double col_owners = op.kind.out == Edge::all_to_all ? ranks : 0;
+  const double col_owners = op.exchanges_output() ? ranks : 0;
   const double tiles = tile_rows * (pieces(op.product_cols(), schedule.tile_n) + col_owners);
   // Of every rank: its GEMM tiles, the collectives or copies of its shares, and barriers.
   double per_rank = tiles + 2 * cuts + ranks;
@@ -129,7 +129,7 @@ double estimate_instrs(const Segment& op, const Schedule& schedule) {
     // movers; each is told of and awaited.
     const double movers = std::max(1, schedule.comm_sms);
     per_rank += std::max(tiles, tile_rows * ranks * movers) * 6;
-    const bool awaits_each = op.kind.in == Edge::all_to_all && schedule.sync == Sync::flag;
+    const bool awaits_each = op.exchanges_input() && schedule.sync == Sync::flag;
     if (awaits_each) per_rank += tiles * ranks * movers;
     if (schedule.k_phases > 1) per_rank += tiles * 2 * (ranks + 1);
   } else if (op.makes_terms()) {

@@ -42,19 +42,16 @@ Schedule with_nccl(Granularity granularity, Sync sync, const Segment& op) {
 
 Reduction fixed_order(const Segment& op) {
   if (!op.makes_terms()) return Reduction::none;
-  return op.kind.out == Edge::all_reduce ? Reduction::two_shot : Reduction::slots;
+  return op.adds_for_all() ? Reduction::two_shot : Reduction::slots;
 }
-
-// Tiles are made before they are sent, not after.
-bool sends_result(const Segment& op) { return op.makes_terms() || op.kind.out == Edge::all_to_all; }
 
 Order staggered(const Segment& op, const Machine& machine) {
   if (machine.ranks_per_node > 0 && op.ranks > machine.ranks_per_node) {
     return Order::node_then_local;  // the network is slower: it must be busy first (or read last)
   }
   // Tiles behind an all-to-all need a part of every rank's.
-  if (op.kind.in == Edge::all_to_all) return Order::arrival;
-  return sends_result(op) ? Order::peer_staggered : Order::own_first;
+  if (op.exchanges_input()) return Order::arrival;
+  return op.sends_tiles() ? Order::peer_staggered : Order::own_first;
 }
 
 Schedule make_sequential(const Segment& op, const Machine& machine) {
@@ -108,8 +105,8 @@ Schedule make_decomposed(const Segment& op, const Machine& machine) {
   // alternate by epoch.
   schedule.reuse = Reuse::ack;
   // Few tiles of own rows fill a kernel: two of them have a half each.
-  if (op.kind.in == Edge::all_to_all) schedule.chunks = 2;
-  if (op.kind.out == Edge::all_to_all && op.ranks > 1) {
+  if (op.exchanges_input()) schedule.chunks = 2;
+  if (op.exchanges_output() && op.ranks > 1) {
     schedule.groups = {op.ranks - op.ranks / 2, op.ranks / 2};
   }
   return finish(schedule, op, machine);
@@ -123,7 +120,7 @@ Schedule make_waves(const Segment& op, const Machine& machine) {
 
 // Tiles of own rows are few: movers take only what leaves them as many waves. Epilogues need none.
 int exchange_sms(const Segment& op, const Machine& machine) {
-  if (sends_result(op) || !problems(op).empty()) return 0;
+  if (op.sends_tiles() || !problems(op).empty()) return 0;
   const auto waves = [&](int comm_sms) {
     const int64_t sms = std::max(1, machine.sms - comm_sms);
     const TileShape tile = default_tile(op, static_cast<int>(sms));
@@ -138,7 +135,7 @@ int exchange_sms(const Segment& op, const Machine& machine) {
 // Behind an all-to-all tiles begin with what their rank has of K, where that is whole steps.
 int phases_by_source(const Segment& op) {
   constexpr int kMostRanks = 16;
-  if (op.kind.in != Edge::all_to_all || op.weights > 1 || op.ranks > kMostRanks) return 1;
+  if (!op.exchanges_input() || op.weights > 1 || op.ranks > kMostRanks) return 1;
   if (!problems(op).empty()) return 1;
   return op.shares_of(op.k).block() % kSplitStep == 0 ? op.ranks : 1;
 }
@@ -148,8 +145,7 @@ int phases_by_source(const Segment& op) {
 void halve_few_tiles(Schedule& schedule, const Segment& op, const Machine& machine) {
   constexpr int64_t kFewWaves = 4;
   constexpr int kWide = 256;
-  if (op.kind.in != Edge::all_to_all || op.ranks == 1 || schedule.k_phases > 1 ||
-      schedule.tile_n < kWide) {
+  if (!op.exchanges_input() || op.ranks == 1 || schedule.k_phases > 1 || schedule.tile_n < kWide) {
     return;
   }
   const int64_t lanes = std::max(1, machine.sms - schedule.comm_sms);
@@ -164,7 +160,7 @@ Schedule make_fused(Granularity granularity, Sync sync, const Segment& op, const
   schedule.order = staggered(op, machine);
   // Shard by shard, the tiles of a shard that is under way would wait while others lie there.
   if (schedule.order == Order::own_first) schedule.order = Order::arrival;
-  schedule.mover = sends_result(op) ? Mover::epilogue : Mover::comm_blocks;
+  schedule.mover = op.sends_tiles() ? Mover::epilogue : Mover::comm_blocks;
   schedule.sync = sync;
   schedule.reduction = fixed_order(op);
   schedule.comm_sms = op.exchanges() ? exchange_sms(op, machine) : kCommSms;

@@ -125,7 +125,7 @@ Schedule routed_tiles(const Segment& op, const Machine& machine) {
   schedule.mover = Mover::comm_blocks;
   schedule.sync = Sync::flag;
   if (has_sums(op)) {
-    schedule.reduction = op.kind.out == Edge::all_reduce ? Reduction::two_shot : Reduction::slots;
+    schedule.reduction = op.adds_for_all() ? Reduction::two_shot : Reduction::slots;
   }
   const int sms = op.only_moves() ? kMoveSms : has_sums(op) ? sms_for_sums(op, machine) : kPushSms;
   schedule.comm_sms = std::clamp(sms, 0, std::max(0, machine.sms - 1));

@@ -32,7 +32,7 @@ std::string why_no_sums(const OperatorSegment& product, const Schedule& schedule
   };
   const Segment& of = *product.product;
   if (of.ranks == 1 || !of.is_dense() || of.teams > 1 || !of.makes_terms() ||
-      of.kind.out == Edge::all_to_all) {
+      of.exchanges_output()) {
     return "mover=epilogue of rows that are no sums of all ranks: leave it out";
   }
   if (schedule.mover != Mover::epilogue || schedule.granularity != Granularity::tile ||

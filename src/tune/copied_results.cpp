@@ -19,7 +19,7 @@ constexpr double kWorthAChoice = 0.05;
 }  // namespace
 
 double copied_result_us(const Schedule& schedule, const Segment& op, const Machine& machine) {
-  if (op.kind.out != Edge::all_reduce || schedule.reduction != Reduction::two_shot) return 0;
+  if (!op.adds_for_all() || schedule.reduction != Reduction::two_shot) return 0;
   const auto bytes = static_cast<double>(op.m * op.n * num_bytes(op.dtype));
   return kCopyStartUs + 2 * bytes / (machine.hbm_gb_per_s * 1e3);
 }

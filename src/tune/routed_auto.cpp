@@ -56,7 +56,7 @@ std::optional<OperatorSchedule> by_all_blocks(const Operator& op, OperatorSchedu
     any = true;
     one.mover = Mover::epilogue;
     if (one.reduction != Reduction::none) {
-      one.reduction = product.kind.out == Edge::all_reduce ? Reduction::two_shot : Reduction::slots;
+      one.reduction = product.adds_for_all() ? Reduction::two_shot : Reduction::slots;
     }
   }
   return any ? std::optional(std::move(schedule)) : std::nullopt;

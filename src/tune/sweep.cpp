@@ -46,7 +46,7 @@ void add_splits(Sweep& sweep, const Segment& op, const Machine& machine, Schedul
 // What a rank has of K hides the flight of the rest, so it may come by the slice, whose tiles read
 // B half as often: by the tile six measured products took 2 to 21 % longer
 // (docs/notes/two-gpus.md).
-bool comes_by_all_to_all(const Segment& op) { return op.kind.in == Edge::all_to_all; }
+bool comes_by_all_to_all(const Segment& op) { return op.exchanges_input(); }
 
 // Behind an all-to-all copy engines push a few slices to each peer, and every SM multiplies.
 void add_slices_by_copy_engines(Sweep& sweep, const Segment& op, const Machine& machine) {
@@ -132,7 +132,7 @@ void add_usual(Sweep& sweep, const Segment& op, const Machine& machine) {
     sweep.add(tiles);
   }
   if (comes_by_all_to_all(op)) add_slices_by_copy_engines(sweep, op, machine);
-  if (op.kind.out == Edge::all_to_all) add_slices_taken_home(sweep, op, machine);
+  if (op.exchanges_output()) add_slices_taken_home(sweep, op, machine);
   if (op.makes_terms() || !has_wide_rows(op, machine)) return;
   tiles.order = Order::own_first;
   set_size(tiles, kGathers[0].tile, kGathers[0].comm_sms);

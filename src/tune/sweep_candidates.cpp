@@ -106,7 +106,7 @@ void add_found(Sweep& sweep, const Segment& op, const Machine& machine) {
                                                   : std::span<const FoundPoint>(kFoundGathers)) {
     const bool phases = point.k_phases > 1;
     const bool hides = op.ranks > 1 && !own_tiles_fill(op, machine);  // the first rows' flight
-    const bool by_source = op.kind.in == Edge::all_to_all;  // as many phases as ranks, or one
+    const bool by_source = op.exchanges_input();  // as many phases as ranks, or one
     if (phases && !by_source && (!hides || op.k < kShortestPhase * point.k_phases)) continue;
     // Copy engines send sums by the slice.
     const bool slices = op.makes_terms() && point.mover == Mover::copy_engine;
