@@ -26,7 +26,7 @@ int64_t batch_of(const SegmentLowering& state, const TileTurns& turns, int32_t t
 }  // namespace
 
 void cut_kernels(const SegmentLowering& state, const TileTurns& turns, TileOrder& order) {
-  const bool events = state.schedule.sync == Sync::event && state.pattern != Pattern::local;
+  const bool events = state.schedule.sync == Sync::event && state.pattern.communicates;
   const auto count = static_cast<int32_t>(order.tiles.size());
   const auto tile_at = [&](int32_t i) { return order.tiles[static_cast<size_t>(i)]; };
   TileKernel kernel;
@@ -51,9 +51,7 @@ void cut_kernels(const SegmentLowering& state, const TileTurns& turns, TileOrder
   }
   if (kernel.first < kernel.last) order.kernels.push_back(kernel);
   // Stores into peers' slots may have to wait until the slots are free.
-  const bool writes_to_peers =
-      (state.pattern == Pattern::slot_reduce || state.pattern == Pattern::exchange_output) &&
-      !state.stages_partials();
+  const bool writes_to_peers = state.pattern.stores_to_peers() && !state.stages_partials();
   if (events && writes_to_peers && !order.kernels.empty()) {
     order.kernels.front().opens = true;
   }

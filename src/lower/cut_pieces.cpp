@@ -77,38 +77,6 @@ class ShardCutter {
   int32_t begin_ = 0, end_ = 0;  // rows of the owner's shard
 };
 
-// Of exchanges: blocks of own rows, in the columns of every rank.
-void cut_own_rows(SegmentLowering& state) {
-  const Schedule& schedule = state.schedule;
-  const TileGrid& grid = state.grid;
-  std::vector<int32_t> cuts = state.shard_cuts;
-  if (schedule.granularity == Granularity::tile || schedule.granularity == Granularity::slice) {
-    const int32_t rows = grid.num_rows();
-    const int32_t step = schedule.granularity == Granularity::tile ? 1 : slice_rows(schedule, rows);
-    cuts.assign(1, 0);
-    for (int32_t row = 0; row < rows; row += step) {
-      cuts.push_back(grid.row(std::min(row + step, rows) - 1).row1);
-    }
-  }
-  const bool by_tiles =
-      schedule.granularity == Granularity::tile && state.pattern == Pattern::exchange_output;
-  for (int owner = 0; owner < state.op.ranks; ++owner) {
-    const int32_t col0 = owner * state.cols_each();
-    state.pieces.begin_owner();
-    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-      const Rect band{cuts[i], cuts[i + 1], col0, col0 + state.cols_of(owner)};
-      const auto index = static_cast<int32_t>(i);
-      if (by_tiles) {
-        grid.for_each_overlap(band, [&](int32_t tile) {
-          state.pieces.add({grid.rect(tile), owner, index, 0, 0});
-        });
-      } else {
-        state.pieces.add({band, owner, index, 0, 0});
-      }
-    }
-  }
-}
-
 void share_tiles(SegmentLowering& state) {
   const Schedule& schedule = state.schedule;
   if (schedule.reduction == Reduction::one_shot) {
@@ -138,33 +106,56 @@ void find_tiles(SegmentLowering& state) {
 
 }  // namespace
 
-void cut_pieces(SegmentLowering& state) {
-  const auto n = static_cast<int32_t>(state.op.n), k = static_cast<int32_t>(state.op.k);
-  switch (state.pattern) {
-    case Pattern::local:
-    case Pattern::packed_reduce:
-      return;
-    case Pattern::push_gather:
-      ShardCutter(state, k).cut();
-      break;
-    case Pattern::nccl_gather:
-      cut_segments(state, k);
-      break;
-    case Pattern::slot_reduce:
-      if (state.ranks_own_rows()) {
-        ShardCutter(state, n).cut();
-      } else {
-        share_tiles(state);
-      }
-      break;
-    case Pattern::exchange_input:
-    case Pattern::exchange_output:
-      cut_own_rows(state);
-      break;
-    case Pattern::nccl_reduce:
-      cut_segments(state, n);
-      break;
+void cut_own_rows(SegmentLowering& state) {
+  const Schedule& schedule = state.schedule;
+  const TileGrid& grid = state.grid;
+  std::vector<int32_t> cuts = state.shard_cuts;
+  if (schedule.granularity == Granularity::tile || schedule.granularity == Granularity::slice) {
+    const int32_t rows = grid.num_rows();
+    const int32_t step = schedule.granularity == Granularity::tile ? 1 : slice_rows(schedule, rows);
+    cuts.assign(1, 0);
+    for (int32_t row = 0; row < rows; row += step) {
+      cuts.push_back(grid.row(std::min(row + step, rows) - 1).row1);
+    }
   }
+  const bool by_tiles = schedule.granularity == Granularity::tile && state.pattern.deals_columns();
+  for (int owner = 0; owner < state.op.ranks; ++owner) {
+    const int32_t col0 = owner * state.cols_each();
+    state.pieces.begin_owner();
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+      const Rect band{cuts[i], cuts[i + 1], col0, col0 + state.cols_of(owner)};
+      const auto index = static_cast<int32_t>(i);
+      if (by_tiles) {
+        grid.for_each_overlap(band, [&](int32_t tile) {
+          state.pieces.add({grid.rect(tile), owner, index, 0, 0});
+        });
+      } else {
+        state.pieces.add({band, owner, index, 0, 0});
+      }
+    }
+  }
+}
+
+void cut_input_of_shards(SegmentLowering& state) {
+  ShardCutter(state, static_cast<int32_t>(state.op.k)).cut();
+}
+
+void cut_result_of_shards(SegmentLowering& state) {
+  if (!state.ranks_own_rows()) return share_tiles(state);
+  ShardCutter(state, static_cast<int32_t>(state.op.n)).cut();
+}
+
+void cut_input_of_chunks(SegmentLowering& state) {
+  cut_segments(state, static_cast<int32_t>(state.op.k));
+}
+
+void cut_result_of_chunks(SegmentLowering& state) {
+  cut_segments(state, static_cast<int32_t>(state.op.n));
+}
+
+void cut_pieces(SegmentLowering& state) {
+  if (state.pattern.cut_pieces == nullptr) return;
+  state.pattern.cut_pieces(state);
   find_tiles(state);
 }
 

@@ -59,7 +59,7 @@ std::vector<RowChunk> chunks_of_tiles(const SegmentLowering& state) {
   }
   const int32_t tile_m = state.schedule.tile_m;
   const int32_t cut = tile_rows(of_owners, tile_m), uncut = tile_rows(chunks, tile_m);
-  const bool is_free = state.pattern == Pattern::slot_reduce && state.shards.block() >= tile_m &&
+  const bool is_free = state.pattern.adds_slots && state.shards.block() >= tile_m &&
                        waves(cut, state) <= waves(uncut, state);
   return serves || cut <= uncut || is_free ? of_owners : chunks;
 }
@@ -68,7 +68,7 @@ std::vector<RowChunk> chunks_of_tiles(const SegmentLowering& state) {
 
 void cut_tiles(SegmentLowering& state) {
   const auto n = static_cast<int32_t>(state.op.local_n());
-  const bool is_dealt = state.pattern == Pattern::exchange_output;
+  const bool is_dealt = state.pattern.deals_columns();
   state.grid = TileGrid(chunks_of_tiles(state), n, state.schedule.tile_m, state.tile_cols(),
                         is_dealt ? state.cols_each() : n);
 }

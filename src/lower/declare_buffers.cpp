@@ -75,8 +75,8 @@ void Declarer::declare_product(SegmentLowering& product) {
   for (const int id : product.part.stages) {
     for (const int in : whole.stage(id).in) input(in);
   }
-  const bool is_pushed = product.pattern == Pattern::exchange_output && !product.by_nccl();
-  const bool peers_write = schedule.reduction == Reduction::two_shot || is_pushed;
+  const bool peers_write =
+      schedule.reduction == Reduction::two_shot || product.pattern.peers_write_result;
   OperatorSegment made = product.part;
   if (product.residual) {
     input(product.residual->residual);
@@ -107,70 +107,8 @@ void Declarer::declare_product(SegmentLowering& product) {
         add(prefix + "ranges", DType::fp32, BufferRole::local, ranges * op.local_m(), op.local_n());
     if (op.kind.weight == Held::rows) set_shares(ids.ranges, op.shares_of(op.n));
   }
-  const DType partials = schedule.partials;
-  switch (product.pattern) {
-    case Pattern::local:
-      break;
-    case Pattern::push_gather:
-      ids.gathered = add(prefix + "ag", op.dtype, BufferRole::symmetric, op.m, op.k, copies);
-      break;
-    case Pattern::nccl_gather:  // written by the rank's own collectives only
-      ids.gathered = add(prefix + "ag", op.dtype, BufferRole::local, op.m, op.k);
-      break;
-    case Pattern::slot_reduce:
-      if (product.stages_partials()) {
-        ids.part = add(prefix + "part", partials, BufferRole::local, op.m, op.n);
-      }
-      ids.slots =
-          add(prefix + "slots", partials, BufferRole::symmetric,
-              int64_t{op.ranks} * product.pieces.slot_rows, product.pieces.slot_cols, copies);
-      break;
-    case Pattern::exchange_input:
-      if (product.by_nccl()) {
-        ids.by_peer = add(prefix + "landed", op.dtype, BufferRole::local, op.local_m() * op.ranks,
-                          product.cols_each());
-        ids.exchanged = add(prefix + "in", op.dtype, BufferRole::local, op.local_m(), op.k);
-      } else {
-        ids.exchanged =
-            add(prefix + "in", op.dtype, BufferRole::symmetric, op.local_m(), op.k, copies);
-      }
-      break;
-    case Pattern::exchange_output:
-      declare_exchange(product, prefix, copies);
-      break;
-    case Pattern::nccl_reduce:
-      ids.part = add(prefix + "part", op.dtype, BufferRole::local, op.m, op.n);
-      break;
-    case Pattern::packed_reduce:
-      ids.packed = add(prefix + "packed", op.dtype, BufferRole::local, product.packing.rows,
-                       product.packing.wide);
-      if (product.ranks_own_rows()) {
-        ids.sums = add(prefix + "sums", op.dtype, BufferRole::local, product.packing.sums_rows,
-                       product.packing.wide);
-      }
-      break;
-  }
-}
-
-void Declarer::declare_exchange(SegmentLowering& product, const std::string& prefix, int copies) {
-  const Segment& op = product.op;
-  BufferIds& ids = product.buffers;
-  if (product.by_nccl()) {
-    ids.by_peer = add(prefix + "dealt", op.dtype, BufferRole::local, op.local_m() * op.ranks,
-                      product.cols_each());
-    if (product.deals_columns_behind()) {
-      ids.part = add(prefix + "part", op.dtype, BufferRole::local, op.local_m(), op.n);
-    }
-    return;
-  }
-  if (product.stages_partials()) {
-    ids.part = add(prefix + "part", op.dtype, BufferRole::local, op.local_m(), op.n);
-  }
-  const bool is_callers = plan_.buffers[ids.out].role == BufferRole::output;
-  ids.exchanged = is_callers ? add(prefix + "landed", op.dtype, BufferRole::symmetric, op.m,
-                                   product.cols_each(), copies)
-                             : ids.out;
-  set_shares(ids.exchanged, product.col_shards());
+  if (product.pattern.declare_buffers == nullptr) return;
+  product.pattern.declare_buffers(product, PatternBuffers(*this, prefix, copies));
 }
 
 void Declarer::declare_look_ups(LookUpLowering& one) {

@@ -17,6 +17,8 @@ class Declarer {
   void declare();
 
  private:
+  friend class PatternBuffers;
+
   const Operator& op() const { return part_->rows.op; }
 
   // declarer.cpp: buffers of tensors.
@@ -41,9 +43,6 @@ class Declarer {
   // declare_buffers.cpp
   void declare_rows(const OperatorSegment& segment);
   void declare_product(SegmentLowering& product);
-  // Peers must not write to the caller's tensor before its rank's run begins, so they write to a
-  // buffer that alternates, and it is copied from there.
-  void declare_exchange(SegmentLowering& product, const std::string& prefix, int copies);
   // As with products' all-to-all: what peers write lands beside what is the caller's.
   void declare_look_ups(LookUpLowering& one);
 
@@ -66,6 +65,35 @@ class Declarer {
   std::string prefix_;            // of their names
   // By Lowering::routed_blocks: part of the rows, and tensor of choices.
   std::vector<std::pair<size_t, int>> ids_of_blocks_;
+};
+
+// What a pattern may declare for a product, whose name stands before that of each.
+class PatternBuffers {
+ public:
+  PatternBuffers(Declarer& declarer, std::string prefix, int copies)
+      : declarer_(declarer), prefix_(std::move(prefix)), copies_(copies) {}
+
+  uint16_t local(std::string_view name, DType dtype, int64_t rows, int64_t cols) const {
+    return declarer_.add(named(name), dtype, BufferRole::local, rows, cols);
+  }
+  // What peers write: in as many copies as the schedule's reuse needs.
+  uint16_t symmetric(std::string_view name, DType dtype, int64_t rows, int64_t cols) const {
+    return declarer_.add(named(name), dtype, BufferRole::symmetric, rows, cols, copies_);
+  }
+  void set_shares(uint16_t buffer, const ColShards& cols) const {
+    declarer_.set_shares(buffer, cols);
+  }
+  // Peers must not write to the caller's tensor before its rank's run begins.
+  bool is_callers(uint16_t buffer) const {
+    return declarer_.plan_.buffers[buffer].role == BufferRole::output;
+  }
+
+ private:
+  std::string named(std::string_view name) const { return prefix_ + std::string(name); }
+
+  Declarer& declarer_;
+  const std::string prefix_;
+  const int copies_;
 };
 
 }  // namespace stretto

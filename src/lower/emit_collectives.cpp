@@ -1,5 +1,6 @@
 // Patterns in which NCCL moves chunks of rows: all-gather before the tiles, reduce-scatter or
 // all-reduce after them.
+#include "lower/declarer.h"
 #include "lower/emit_patterns.h"
 
 namespace stretto {
@@ -31,8 +32,6 @@ class ChunkTable {
   std::vector<Rect> rects_;
 };
 
-}  // namespace
-
 void gather_chunks(SegmentLowering& state, Emitter& emit) {
   const ChunkTable table(state);
   const BufferIds& ids = state.buffers;
@@ -47,7 +46,7 @@ void gather_chunks(SegmentLowering& state, Emitter& emit) {
   }
 }
 
-void emit_nccl_gathered(SegmentLowering& state, Emitter& emit) {
+AfterTiles emit_nccl_gathered(SegmentLowering& state, Emitter& emit, bool) {
   const BufferIds& ids = state.buffers;
   emit_gemm(
       state, emit,
@@ -59,9 +58,8 @@ void emit_nccl_gathered(SegmentLowering& state, Emitter& emit) {
           emit.write(region_of({row0, row1, rect.col0, rect.col1}, ids.out, rank));
         });
       });
+  return {};
 }
-
-namespace {
 
 void emit_normed_sums(SegmentLowering& state, Emitter& emit) {
   const NormedSums& normed = *state.normed;
@@ -83,9 +81,7 @@ void emit_normed_sums(SegmentLowering& state, Emitter& emit) {
   }
 }
 
-}  // namespace
-
-void emit_nccl_reduce(SegmentLowering& state, Emitter& emit) {
+AfterTiles emit_nccl_reduce(SegmentLowering& state, Emitter& emit, bool) {
   const ChunkTable table(state);
   const BufferIds& ids = state.buffers;
   const size_t chunks = state.layout.chunks.size();
@@ -115,6 +111,33 @@ void emit_nccl_reduce(SegmentLowering& state, Emitter& emit) {
       [&](int32_t wave) {
         for (; next < chunks && done[next] <= wave; ++next) reduce(next);
       });
+  return {};
 }
+
+// It is written by the rank's own collectives only.
+void declare_gathered(SegmentLowering& state, const PatternBuffers& buffers) {
+  const Segment& op = state.op;
+  state.buffers.gathered = buffers.local("ag", op.dtype, op.m, op.k);
+}
+
+void declare_part(SegmentLowering& state, const PatternBuffers& buffers) {
+  const Segment& op = state.op;
+  state.buffers.part = buffers.local("part", op.dtype, op.m, op.n);
+}
+
+}  // namespace
+
+const Pattern patterns::nccl_gather{.lay_out_rows = lay_out_chunks,
+                                    .cut_pieces = cut_input_of_chunks,
+                                    .declare_buffers = declare_gathered,
+                                    .emit_input = gather_chunks,
+                                    .emit_tiles = emit_nccl_gathered,
+                                    .by_nccl = true,
+                                    .moves_input = true};
+const Pattern patterns::nccl_reduce{.lay_out_rows = lay_out_chunks,
+                                    .cut_pieces = cut_result_of_chunks,
+                                    .declare_buffers = declare_part,
+                                    .emit_tiles = emit_nccl_reduce,
+                                    .by_nccl = true};
 
 }  // namespace stretto

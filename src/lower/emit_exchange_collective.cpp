@@ -4,6 +4,7 @@
 // of rows the tiles of one are computed while another is under way.
 #include <algorithm>
 
+#include "lower/declarer.h"
 #include "lower/emit_patterns.h"
 
 namespace stretto {
@@ -109,8 +110,6 @@ void send_columns(const SegmentLowering& state, Emitter& emit, size_t chunk) {
   }
 }
 
-}  // namespace
-
 void gather_columns(SegmentLowering& state, Emitter& emit) {
   const BufferIds& ids = state.buffers;
   const int ranks = state.op.ranks;
@@ -133,7 +132,7 @@ void gather_columns(SegmentLowering& state, Emitter& emit) {
   }
 }
 
-void emit_gathered_columns(SegmentLowering& state, Emitter& emit) {
+AfterTiles emit_gathered_columns(SegmentLowering& state, Emitter& emit, bool) {
   const std::vector<std::vector<int32_t>> begins = first_waves(state);
   const auto put_chunks_of = [&](int32_t wave) {
     for (int rank = 0; rank < state.op.ranks; ++rank) {
@@ -145,9 +144,10 @@ void emit_gathered_columns(SegmentLowering& state, Emitter& emit) {
   };
   put_chunks_of(0);
   emit_exchanged(state, emit, [&](int32_t wave) { put_chunks_of(wave + 1); });
+  return {};
 }
 
-void emit_columns_dealt(SegmentLowering& state, Emitter& emit) {
+AfterTiles emit_columns_dealt(SegmentLowering& state, Emitter& emit, bool) {
   const BufferIds& ids = state.buffers;
   const int ranks = state.op.ranks;
   const int32_t cols = state.cols_each();
@@ -169,6 +169,42 @@ void emit_columns_dealt(SegmentLowering& state, Emitter& emit) {
           send_columns(state, emit, next);
         }
       });
+  return {};
 }
+
+void declare_by_peer(SegmentLowering& state, const PatternBuffers& buffers, std::string_view name) {
+  const Segment& op = state.op;
+  state.buffers.by_peer = buffers.local(name, op.dtype, op.local_m() * op.ranks, state.cols_each());
+}
+
+void declare_input(SegmentLowering& state, const PatternBuffers& buffers) {
+  const Segment& op = state.op;
+  declare_by_peer(state, buffers, "landed");
+  state.buffers.exchanged = buffers.local("in", op.dtype, op.local_m(), op.k);
+}
+
+void declare_dealt(SegmentLowering& state, const PatternBuffers& buffers) {
+  const Segment& op = state.op;
+  declare_by_peer(state, buffers, "dealt");
+  if (!state.deals_columns_behind()) return;
+  state.buffers.part = buffers.local("part", op.dtype, op.local_m(), op.n);
+}
+
+}  // namespace
+
+const Pattern patterns::nccl_exchange_input{.lay_out_rows = lay_out_own,
+                                            .cut_pieces = cut_own_rows,
+                                            .declare_buffers = declare_input,
+                                            .emit_input = gather_columns,
+                                            .emit_tiles = emit_gathered_columns,
+                                            .by_nccl = true,
+                                            .moves_input = true,
+                                            .exchanges = true};
+const Pattern patterns::nccl_exchange_output{.lay_out_rows = lay_out_own,
+                                             .cut_pieces = cut_own_rows,
+                                             .declare_buffers = declare_dealt,
+                                             .emit_tiles = emit_columns_dealt,
+                                             .by_nccl = true,
+                                             .exchanges = true};
 
 }  // namespace stretto

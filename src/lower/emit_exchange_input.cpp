@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "lower/declarer.h"
 #include "lower/emit_patterns.h"
 #include "lower/peer_order.h"
 #include "lower/ranks_in_turn.h"
@@ -99,9 +100,36 @@ class InputExchange {
   RectPusher pusher_;
 };
 
+void push_columns(SegmentLowering& state, Emitter& emit) { InputExchange(state, emit).emit(); }
+
+AfterTiles emit_pushed_columns(SegmentLowering& state, Emitter& emit, bool) {
+  emit_exchanged(state, emit);
+  return {};
+}
+
+void declare_input(SegmentLowering& state, const PatternBuffers& buffers) {
+  const Segment& op = state.op;
+  state.buffers.exchanged = buffers.symmetric("in", op.dtype, op.local_m(), op.k);
+}
+
+// Own columns are pushed to the owners of the rows, and then tiles of own rows.
+constexpr Pattern kExchangeInput{.lay_out_rows = lay_out_own,
+                                 .cut_pieces = cut_own_rows,
+                                 .declare_buffers = declare_input,
+                                 .emit_input = push_columns,
+                                 .emit_tiles = emit_pushed_columns,
+                                 .moves_input = true,
+                                 .exchanges = true};
+
+const Pattern& exchange_by(const Segment& op, const Schedule& schedule) {
+  const bool by_nccl = schedule.mover == Mover::nccl;
+  if (op.exchanges_input()) return by_nccl ? patterns::nccl_exchange_input : kExchangeInput;
+  return by_nccl ? patterns::nccl_exchange_output : patterns::exchange_output;
+}
+
 }  // namespace
 
-void push_columns(SegmentLowering& state, Emitter& emit) { InputExchange(state, emit).emit(); }
+const EdgeTasks edges::all_to_all{exchange_by};
 
 void emit_exchanged(SegmentLowering& state, Emitter& emit,
                     const std::function<void(int32_t wave)>& after_wave) {

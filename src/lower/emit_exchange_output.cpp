@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "lower/declarer.h"
 #include "lower/due_lists.h"
 #include "lower/emit_patterns.h"
 #include "lower/peer_order.h"
@@ -154,12 +155,31 @@ class OutputExchange {
   std::vector<std::vector<Landed>> late_;  // by rank
 };
 
-}  // namespace
-
-AfterTiles emit_exchange_output(SegmentLowering& state, Emitter& emit) {
+AfterTiles emit_exchange_output(SegmentLowering& state, Emitter& emit, bool) {
   const auto exchange = std::make_shared<OutputExchange>(state, emit);
   exchange->emit();
   return {[exchange] { exchange->take_rest_home(); }, {}};
 }
+
+// What peers write to a tensor of the caller's lands in a buffer that alternates, and is copied
+// from there.
+void declare_landed(SegmentLowering& state, const PatternBuffers& buffers) {
+  const Segment& op = state.op;
+  BufferIds& ids = state.buffers;
+  if (state.stages_partials()) ids.part = buffers.local("part", op.dtype, op.local_m(), op.n);
+  ids.exchanged = buffers.is_callers(ids.out)
+                      ? buffers.symmetric("landed", op.dtype, op.m, state.cols_each())
+                      : ids.out;
+  buffers.set_shares(ids.exchanged, state.col_shards());
+}
+
+}  // namespace
+
+const Pattern patterns::exchange_output{.lay_out_rows = lay_out_own,
+                                        .cut_pieces = cut_own_rows,
+                                        .declare_buffers = declare_landed,
+                                        .emit_tiles = emit_exchange_output,
+                                        .exchanges = true,
+                                        .peers_write_result = true};
 
 }  // namespace stretto

@@ -5,11 +5,22 @@
 
 namespace stretto {
 
-void emit_local(SegmentLowering& state, Emitter& emit) {
+namespace {
+
+AfterTiles emit_local(SegmentLowering& state, Emitter& emit, bool) {
   emit_gemm(state, emit, own_rows_of_a(state, emit), [&](int rank, int32_t, const Rect& rect) {
     emit.write(region_of(rect, state.buffers.out, rank));
   });
+  return {};
 }
+
+const Pattern& local_of(const Segment&, const Schedule&) { return patterns::local; }
+
+}  // namespace
+
+const Pattern patterns::local{
+    .lay_out_rows = lay_out_plain, .emit_tiles = emit_local, .communicates = false};
+const EdgeTasks edges::none{local_of};
 
 KRange k_range(const SegmentLowering& state, int index, int ranges) {
   const int64_t k = state.op.local_k(), steps = (k + kSplitStep - 1) / kSplitStep;

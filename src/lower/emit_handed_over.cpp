@@ -47,12 +47,12 @@ class HandOver {
  private:
   // Own rows first, for nobody waits for these; then others' in the order in which they come.
   std::vector<Run> runs_of(int rank) const {
-    if (product_.pattern == Pattern::nccl_gather) return stored_runs();
+    if (product_.by_nccl()) return stored_runs();
     std::vector<Run> runs;
     const auto own = static_cast<int32_t>(product_.shards.begin(rank));
     const auto end = static_cast<int32_t>(product_.shards.end(rank));
     if (own < end) runs.push_back({product_.buffers.a, {0, end - own, 0, cols_}, own});
-    if (product_.pattern == Pattern::local) return runs;
+    if (!product_.pattern.communicates) return runs;
     const Pieces& pieces = product_.pieces;
     for (int32_t index = 0; index < pieces.indices; ++index) {
       for (int i = 1; i < product_.op.ranks; ++i) {
@@ -110,7 +110,7 @@ const SegmentLowering* gathers_for(const Lowering& state, const PartLowering& pa
 }
 
 bool movers_hand_over(const SegmentLowering& product) {
-  return product.pattern == Pattern::push_gather && product.lanes.comm > 0;
+  return product.pattern.pushes_rows() && product.lanes.comm > 0;
 }
 
 void hand_over_rows(Lowering& state, const PartLowering& part, const SegmentLowering& product,

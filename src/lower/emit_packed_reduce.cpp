@@ -2,6 +2,7 @@
 // tiles, they restore the sums to their places in the output.
 #include <memory>
 
+#include "lower/declarer.h"
 #include "lower/emit_patterns.h"
 
 namespace stretto {
@@ -91,12 +92,26 @@ class PackedReduce {
   Dealer restorers_;                 // beginning with the first lane that has a tile less
 };
 
-}  // namespace
-
-AfterTiles emit_packed_reduce(SegmentLowering& state, Emitter& emit) {
+AfterTiles emit_packed_reduce(SegmentLowering& state, Emitter& emit, bool) {
   const auto reduce = std::make_shared<PackedReduce>(state, emit);
   reduce->emit();
   return {[reduce] { reduce->restore_all(); }, {}};
 }
+
+void declare_packed(SegmentLowering& state, const PatternBuffers& buffers) {
+  const Packing& packing = state.packing;
+  BufferIds& ids = state.buffers;
+  ids.packed = buffers.local("packed", state.op.dtype, packing.rows, packing.wide);
+  if (!state.ranks_own_rows()) return;
+  ids.sums = buffers.local("sums", state.op.dtype, packing.sums_rows, packing.wide);
+}
+
+}  // namespace
+
+const Pattern patterns::packed_reduce{.lay_out_rows = lay_out_packed,
+                                      .declare_buffers = declare_packed,
+                                      .emit_tiles = emit_packed_reduce,
+                                      .by_nccl = true,
+                                      .packs = true};
 
 }  // namespace stretto

@@ -13,26 +13,20 @@ struct AfterTiles {
   std::function<void()> reduce, deliver;
 };
 
-// What moves a product's input, and then its tiles.
-void push_rows(SegmentLowering& state, Emitter& emit);
-void emit_gathered(SegmentLowering& state, Emitter& emit);
-void gather_chunks(SegmentLowering& state, Emitter& emit);
-void emit_nccl_gathered(SegmentLowering& state, Emitter& emit);
-void push_columns(SegmentLowering& state, Emitter& emit);
+// The rows that others than their own files name.
+namespace patterns {
+extern const Pattern local;            // no communication
+extern const Pattern nccl_gather;      // all-gather chunk by chunk, then tiles
+extern const Pattern nccl_reduce;      // tiles, then reduce-scatter or all-reduce of row chunks
+extern const Pattern packed_reduce;    // the same for groups of waves, stored tile by tile
+extern const Pattern exchange_output;  // tiles of own rows, to the owners of their columns
+extern const Pattern nccl_exchange_input, nccl_exchange_output;  // by all-to-alls of chunks
+}  // namespace patterns
+
+// Tiles of own rows, of what all ranks have sent.
 void emit_exchanged(SegmentLowering& state, Emitter& emit,
                     const std::function<void(int32_t wave)>& after_wave = {});
 
-// The same where NCCL's all-to-all moves the columns.
-void gather_columns(SegmentLowering& state, Emitter& emit);
-void emit_gathered_columns(SegmentLowering& state, Emitter& emit);
-void emit_columns_dealt(SegmentLowering& state, Emitter& emit);
-
-void emit_local(SegmentLowering& state, Emitter& emit);
-void emit_nccl_reduce(SegmentLowering& state, Emitter& emit);
-// `rows_sum`: partial sums are sent to their slots, and stages over rows add them.
-AfterTiles emit_slot_reduce(SegmentLowering& state, Emitter& emit, bool rows_sum);
-AfterTiles emit_packed_reduce(SegmentLowering& state, Emitter& emit);
-AfterTiles emit_exchange_output(SegmentLowering& state, Emitter& emit);
 // Left are the sums of what all ranks send.
 AfterTiles emit_routed(Lowering& state, RoutedLowering& product);
 // Of rows that collectives move by ids (emit_by_ids.cpp).

@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "lower/declarer.h"
 #include "lower/emit_patterns.h"
 #include "lower/peer_order.h"
 #include "lower/ranks_in_turn.h"
@@ -153,11 +154,9 @@ class Pusher {
   RectPusher pusher_;
 };
 
-}  // namespace
-
 void push_rows(SegmentLowering& state, Emitter& emit) { Pusher(state, emit).emit(); }
 
-void emit_gathered(SegmentLowering& state, Emitter& emit) {
+AfterTiles emit_gathered(SegmentLowering& state, Emitter& emit, bool) {
   emit_gemm(
       state, emit,
       [&](int rank, const Rect& tile, KRange k) {
@@ -169,6 +168,28 @@ void emit_gathered(SegmentLowering& state, Emitter& emit) {
       [&](int rank, int32_t, const Rect& rect) {
         emit.write(region_of(rect, state.buffers.out, rank));
       });
+  return {};
 }
+
+void declare_gathered(SegmentLowering& state, const PatternBuffers& buffers) {
+  const Segment& op = state.op;
+  state.buffers.gathered = buffers.symmetric("ag", op.dtype, op.m, op.k);
+}
+
+// Own rows are pushed to all peers, and then tiles.
+constexpr Pattern kPushGather{.lay_out_rows = lay_out_shards,
+                              .cut_pieces = cut_input_of_shards,
+                              .declare_buffers = declare_gathered,
+                              .emit_input = push_rows,
+                              .emit_tiles = emit_gathered,
+                              .moves_input = true};
+
+const Pattern& gather_by(const Segment&, const Schedule& schedule) {
+  return schedule.mover == Mover::nccl ? patterns::nccl_gather : kPushGather;
+}
+
+}  // namespace
+
+const EdgeTasks edges::gather{gather_by};
 
 }  // namespace stretto

@@ -175,4 +175,8 @@ AfterTiles emit_routed(Lowering& state, RoutedLowering& product) {
   return {[routed] { routed->finish(); }, {}};
 }
 
+// Only rows that choose matrices have these; their tasks are RoutedLowering's.
+const EdgeTasks edges::dispatch{};
+const EdgeTasks edges::combine{};
+
 }  // namespace stretto

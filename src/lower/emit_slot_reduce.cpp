@@ -2,6 +2,7 @@
 // reduce adds one slot of every source in rank order.
 #include <memory>
 
+#include "lower/declarer.h"
 #include "lower/due_reduces.h"
 #include "lower/emit_patterns.h"
 #include "lower/peer_order.h"
@@ -257,13 +258,37 @@ class SlotReduce {
   std::vector<OfRank> of_rank_;
 };
 
-}  // namespace
-
 AfterTiles emit_slot_reduce(SegmentLowering& state, Emitter& emit, bool rows_sum) {
   const auto reduce = std::make_shared<SlotReduce>(state, emit);
   reduce->emit(rows_sum);
   if (rows_sum) return {};
   return {[reduce] { reduce->reduce_after_tiles(); }, [reduce] { reduce->deliver(); }};
 }
+
+void declare_slots(SegmentLowering& state, const PatternBuffers& buffers) {
+  const Segment& op = state.op;
+  const DType partials = state.schedule.partials;
+  if (state.stages_partials()) state.buffers.part = buffers.local("part", partials, op.m, op.n);
+  const Pieces& pieces = state.pieces;
+  state.buffers.slots =
+      buffers.symmetric("slots", partials, int64_t{op.ranks} * pieces.slot_rows, pieces.slot_cols);
+}
+
+constexpr Pattern kSlotReduce{.lay_out_rows = lay_out_shards,
+                              .cut_pieces = cut_result_of_shards,
+                              .declare_buffers = declare_slots,
+                              .emit_tiles = emit_slot_reduce,
+                              .adds_slots = true};
+
+const Pattern& reduce_by(const Segment&, const Schedule& schedule) {
+  if (schedule.mover != Mover::nccl) return kSlotReduce;
+  return schedule.granularity == Granularity::waves ? patterns::packed_reduce
+                                                    : patterns::nccl_reduce;
+}
+
+}  // namespace
+
+const EdgeTasks edges::reduce_scatter{reduce_by};
+const EdgeTasks edges::all_reduce{reduce_by};
 
 }  // namespace stretto

@@ -15,45 +15,6 @@ namespace stretto {
 
 namespace {
 
-// What moves a product's input, before its tiles.
-void emit_input(SegmentLowering& state, Emitter& emit) {
-  if (state.pattern == Pattern::push_gather) push_rows(state, emit);
-  if (state.pattern == Pattern::nccl_gather) gather_chunks(state, emit);
-  if (state.pattern == Pattern::exchange_input) {
-    state.by_nccl() ? gather_columns(state, emit) : push_columns(state, emit);
-  }
-}
-
-// `rows_sum`: what follows the product takes its slots' sums too.
-AfterTiles emit_product(SegmentLowering& state, Emitter& emit, bool rows_sum) {
-  switch (state.pattern) {
-    case Pattern::local:
-      emit_local(state, emit);
-      return {};
-    case Pattern::push_gather:
-      emit_gathered(state, emit);
-      return {};
-    case Pattern::nccl_gather:
-      emit_nccl_gathered(state, emit);
-      return {};
-    case Pattern::slot_reduce:
-      return emit_slot_reduce(state, emit, rows_sum);
-    case Pattern::nccl_reduce:
-      emit_nccl_reduce(state, emit);
-      return {};
-    case Pattern::packed_reduce:
-      return emit_packed_reduce(state, emit);
-    case Pattern::exchange_input:
-      state.by_nccl() ? emit_gathered_columns(state, emit) : emit_exchanged(state, emit);
-      return {};
-    case Pattern::exchange_output:
-      if (!state.by_nccl()) return emit_exchange_output(state, emit);
-      emit_columns_dealt(state, emit);
-      return {};
-  }
-  STRETTO_ASSERT(false, "pattern out of range");
-}
-
 // Segment after segment, each in kernels of its own; of each, part after part.
 //
 // While compute lanes have the next part's tiles, a part is on its way: what its compute lanes do
@@ -121,7 +82,7 @@ class SegmentsInTurn {
     send_input(next_product_ + p);
     const bool rows_sum = i + 1 < state_.op.segments.size() && sums_with_rows(product) &&
                           takes_rows_with_tiles(state_.schedule, segment(i + 1, p));
-    keep(p, emit_product(product, *emitters_[next_product_ + p], rows_sum));
+    keep(p, product.pattern.emit_tiles(product, *emitters_[next_product_ + p], rows_sum));
     if (!state_.is_split()) finish(p);
     if (movers_go_on(i)) go_on(i, p);
   }
@@ -171,9 +132,8 @@ class SegmentsInTurn {
   bool movers_go_on(size_t i) const {
     if (!state_.is_split() || state_.lanes.comm == 0) return false;
     const SegmentLowering& product = state_.products[product_];
-    const bool sums_stay = product.pattern != Pattern::slot_reduce || product.reduces_with_tiles();
-    if (product.by_nccl() || product.pattern == Pattern::exchange_output || !sums_stay)
-      return false;
+    const bool sums_stay = !product.pattern.adds_slots || product.reduces_with_tiles();
+    if (product.by_nccl() || product.pattern.deals_columns() || !sums_stay) return false;
     // The rows take them no longer than a part's tiles take, beside which memory is a third as
     // fast.
     const Pace pace(product.op, product.schedule, state_.machine);
@@ -205,7 +165,8 @@ class SegmentsInTurn {
     std::optional<Emitter>& emitter = emitters_[product];
     if (emitter) return;
     emitter.emplace(state_, state_.products[product]);
-    emit_input(state_.products[product], *emitter);
+    SegmentLowering& one = state_.products[product];
+    if (one.pattern.emit_input != nullptr) one.pattern.emit_input(one, *emitter);
     end_stretch(state_.schedule_of[product / parts_]);
   }
 

@@ -19,7 +19,7 @@ Emitter::Emitter(Lowering& state, const SegmentLowering& product)
   // A few more than a lane's tiles: compute lanes may reduce too. With flags nearly every tile of a
   // reduction is told of, and awaited by a reduce.
   const auto tasks_each = static_cast<size_t>(product.num_tasks() / product.lanes.compute);
-  const bool flags = product.pattern == Pattern::slot_reduce && product.schedule.sync == Sync::flag;
+  const bool flags = product.pattern.adds_slots && product.schedule.sync == Sync::flag;
   const size_t reserved = flags ? 3 * tasks_each + 8 : tasks_each + tasks_each / 4 + 4;
   for (Lane& lane : state.plan.lanes) {
     if (lane.kind == LaneKind::compute) lane.instrs.reserve(lane.instrs.size() + reserved);

@@ -21,45 +21,46 @@ std::vector<int> chunks_in_waves(const SegmentLowering& state) {
   return wave_groups(state.schedule, (grid.count() + lanes - 1) / lanes);
 }
 
+int32_t block_of(const SegmentLowering& state) {
+  return static_cast<int32_t>(state.shards.block());
+}
+
 }  // namespace
 
-void lay_out_rows(SegmentLowering& state) {
+void lay_out_plain(SegmentLowering& state) {
+  state.layout = plain_rows(state.has_own_tiles() ? RowShards{block_of(state), 1} : state.shards);
+}
+
+void lay_out_shards(SegmentLowering& state) {
   const Schedule& schedule = state.schedule;
-  const auto block = static_cast<int32_t>(state.shards.block());
+  state.shard_cuts = cut_rows(block_of(state), equal_chunks(schedule), schedule.tile_m);
+  state.layout = state.kernel_per_chunk() && state.ranks_own_rows()
+                     ? chunked_shards(state.shards, state.shard_cuts)
+                     : plain_rows(state.shards);
+}
+
+void lay_out_own(SegmentLowering& state) {
+  const Schedule& schedule = state.schedule;
+  const RowShards own{block_of(state), 1};
+  state.shard_cuts = cut_rows(block_of(state), equal_chunks(schedule), schedule.tile_m);
+  state.layout = state.kernel_per_chunk() ? chunked_shards(own, state.shard_cuts) : plain_rows(own);
+}
+
+void lay_out_chunks(SegmentLowering& state) {
+  const Schedule& schedule = state.schedule;
   // With this many rows of each shard, a chunk of all shards is a number of whole tiles.
   const int32_t shared_unit = schedule.tile_m / std::gcd(schedule.tile_m, state.shards.ranks);
-  switch (state.pattern) {
-    case Pattern::local:
-      state.layout = plain_rows(state.has_own_tiles() ? RowShards{block, 1} : state.shards);
-      break;
-    case Pattern::push_gather:
-    case Pattern::slot_reduce:
-      state.shard_cuts = cut_rows(block, equal_chunks(schedule), schedule.tile_m);
-      state.layout = state.kernel_per_chunk() && state.ranks_own_rows()
-                         ? chunked_shards(state.shards, state.shard_cuts)
-                         : plain_rows(state.shards);
-      break;
-    case Pattern::exchange_input:
-    case Pattern::exchange_output: {  // own rows
-      const RowShards own{block, 1};
-      state.shard_cuts = cut_rows(block, equal_chunks(schedule), schedule.tile_m);
-      state.layout =
-          state.kernel_per_chunk() ? chunked_shards(own, state.shard_cuts) : plain_rows(own);
-      break;
-    }
-    case Pattern::nccl_gather:
-    case Pattern::nccl_reduce:
-      state.shard_cuts =
-          cut_rows(block,
-                   schedule.granularity == Granularity::waves ? chunks_in_waves(state)
-                                                              : equal_chunks(schedule),
-                   shared_unit);
-      state.layout = interleaved_chunks(state.shards, state.shard_cuts);
-      break;
-    case Pattern::packed_reduce:
-      state.layout = chunked_shards(state.shards, {0, block});
-      break;
-  }
+  state.shard_cuts = cut_rows(
+      block_of(state),
+      schedule.granularity == Granularity::waves ? chunks_in_waves(state) : equal_chunks(schedule),
+      shared_unit);
+  state.layout = interleaved_chunks(state.shards, state.shard_cuts);
 }
+
+void lay_out_packed(SegmentLowering& state) {
+  state.layout = chunked_shards(state.shards, {0, block_of(state)});
+}
+
+void lay_out_rows(SegmentLowering& state) { state.pattern.lay_out_rows(state); }
 
 }  // namespace stretto

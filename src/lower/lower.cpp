@@ -152,16 +152,6 @@ int SegmentLowering::compute_lanes() const {
   return most / schedule.cluster * schedule.cluster;
 }
 
-Pattern pattern_of(const Segment& op, const Schedule& schedule) {
-  if (op.ranks == 1 || !op.communicates()) return Pattern::local;
-  if (op.kind.in == Edge::all_to_all) return Pattern::exchange_input;
-  if (op.kind.out == Edge::all_to_all) return Pattern::exchange_output;
-  const bool by_nccl = schedule.mover == Mover::nccl;
-  if (!op.makes_terms()) return by_nccl ? Pattern::nccl_gather : Pattern::push_gather;
-  if (!by_nccl) return Pattern::slot_reduce;
-  return schedule.granularity == Granularity::waves ? Pattern::packed_reduce : Pattern::nccl_reduce;
-}
-
 Plan lower(const Operator& op, const OperatorSchedule& schedule, const Machine& machine,
            const std::function<void(const LowerStep&, const Draft&)>& after_step) {
   check_products(op, schedule);

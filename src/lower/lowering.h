@@ -4,6 +4,7 @@
 #include "lower/lanes.h"
 #include "lower/look_ups.h"
 #include "lower/packing.h"
+#include "lower/pattern.h"
 #include "lower/pieces.h"
 #include "lower/routed.h"
 #include "lower/row_layout.h"
@@ -14,19 +15,6 @@
 #include "stretto/lower.h"
 
 namespace stretto {
-
-// How the tasks of a plan hang together. Operators and movers that share a pattern share its code.
-enum class Pattern : uint8_t {
-  local,            // one rank: no communication
-  push_gather,      // own rows pushed to all peers, then tiles
-  nccl_gather,      // all-gather chunk by chunk, then tiles
-  slot_reduce,      // tiles to their reducers' slots (by epilogue or mover), then reduces
-  nccl_reduce,      // tiles, then reduce-scatter or all-reduce of row chunks
-  packed_reduce,    // the same for groups of waves, stored tile by tile, then restored
-  exchange_input,   // own columns pushed to the owners of the rows, then tiles of own rows
-  exchange_output,  // tiles of own rows, to the owners of their columns
-};
-Pattern pattern_of(const Segment& op, const Schedule& schedule);
 
 // Buffers by what they hold; meaningless where the pattern has no use for one.
 struct BufferIds {
@@ -82,7 +70,7 @@ struct SegmentLowering {
   std::optional<NormedSums> normed;
   std::optional<ResidualSum> residual;
 
-  const Pattern pattern;
+  const Pattern& pattern;
   const RowShards shards;           // owners of rows; one owner of all where no rank owns rows
   std::vector<int32_t> shard_cuts;  // rows of a full shard at which chunks begin and end
   RowLayout layout;
@@ -97,13 +85,8 @@ struct SegmentLowering {
   bool keeps_beside = false;  // products of all weights beside one another, in one buffer
   LaneTable lanes;
 
-  bool gathers() const {
-    return pattern == Pattern::push_gather || pattern == Pattern::nccl_gather ||
-           pattern == Pattern::exchange_input;
-  }
-  bool exchanges() const {
-    return pattern == Pattern::exchange_input || pattern == Pattern::exchange_output;
-  }
+  bool gathers() const { return pattern.moves_input; }
+  bool exchanges() const { return pattern.exchanges; }
   // Tiles are of the rank's own rows, counted from its first; of these the last ranks may have
   // fewer.
   bool has_own_tiles() const { return exchanges() || op.multiplies_own_rows(); }
@@ -114,12 +97,10 @@ struct SegmentLowering {
     rect.row1 = std::min(rect.row1, static_cast<int32_t>(shards.size(rank)));
     return rect;
   }
-  // exchange_output by NCCL: a library's product is one matrix before its columns are dealt out.
+  // nccl_exchange_output: a library's product is one matrix before its columns are dealt out.
   bool deals_columns_behind() const { return by_nccl() && schedule.gemm == GemmBy::library; }
   // Exchanges: who has which columns, of A or of the result.
-  ColShards col_shards() const {
-    return op.shares_of(pattern == Pattern::exchange_input ? op.k : op.n);
-  }
+  ColShards col_shards() const { return op.shares_of(gathers() ? op.k : op.n); }
   // Of those the most that a rank has: as far apart as they begin.
   int32_t cols_each() const { return static_cast<int32_t>(col_shards().block()); }
   int32_t cols_of(int rank) const { return static_cast<int32_t>(col_shards().size(rank)); }
@@ -131,11 +112,11 @@ struct SegmentLowering {
   bool follows_behind() const {
     return has_followers() && schedule.gemm == GemmBy::library && !op.is_routed();
   }
-  bool by_nccl() const { return pattern != Pattern::local && schedule.mover == Mover::nccl; }
+  bool by_nccl() const { return pattern.by_nccl; }
   // The GEMM ends its kernel for every chunk, so that streams can order chunks by events.
   bool kernel_per_chunk() const {
     return schedule.sync == Sync::event && schedule.granularity == Granularity::chunk &&
-           pattern != Pattern::local;
+           pattern.communicates;
   }
   // slot_reduce: partial sums go through `part` to a mover, not straight into slots.
   bool stages_partials() const { return schedule.mover != Mover::epilogue; }
@@ -147,7 +128,7 @@ struct SegmentLowering {
         schedule.mover == Mover::copy_engine
             ? ranks_own_rows()
             : schedule.mover == Mover::epilogue && schedule.granularity == Granularity::tile;
-    return pattern == Pattern::slot_reduce && by_tiles && schedule.comm_sms == 0 &&
+    return pattern.adds_slots && by_tiles && schedule.comm_sms == 0 &&
            schedule.sync != Sync::event && schedule.reduction != Reduction::one_shot &&
            schedule.partials == op.dtype && op.ranks <= kMostSumsInTile;
   }
@@ -161,17 +142,10 @@ struct SegmentLowering {
   }
   // Lanes of their own for movers and reduces. NCCL's blocks are not among the plan's lanes, but
   // take the same SMs.
-  int comm_lanes() const {
-    const bool any = pattern == Pattern::push_gather || pattern == Pattern::slot_reduce ||
-                     (exchanges() && !by_nccl());
-    return any ? schedule.comm_sms : 0;
-  }
+  int comm_lanes() const { return pattern.has_movers() ? schedule.comm_sms : 0; }
   int splits() const { return schedule.split_k; }  // tasks that compute a tile
   // Ranges of K in which a lane computes the tiles that are in_phases().
-  int phases() const {
-    const bool any = pattern == Pattern::push_gather || pattern == Pattern::exchange_input;
-    return any && splits() == 1 ? schedule.k_phases : 1;
-  }
+  int phases() const { return pattern.pushes_input() && splits() == 1 ? schedule.k_phases : 1; }
   // Whether the rank computes the tile in those: it, or its partner, has rows of others. Behind an
   // all-to-all every tile has columns of others.
   bool in_phases(int rank, int32_t tile) const {
@@ -187,7 +161,7 @@ struct SegmentLowering {
   }
   // Gathers write own rows beside those of others, and tiles take them from there.
   bool gathers_own_rows() const {
-    return pattern == Pattern::push_gather && schedule.own == OwnRows::gathered;
+    return pattern.pushes_rows() && schedule.own == OwnRows::gathered;
   }
   // Whether no mover has to write these rows for the rank.
   bool owns_rows(int rank, const Rect& rows) const {

@@ -25,7 +25,7 @@ void make_lanes(Draft& draft) {
   for (SegmentLowering& product : state.products) {
     LaneTable& table = product.lanes;
     table.compute = product.compute_lanes();
-    if (product.pattern != Pattern::local) {
+    if (product.pattern.communicates) {
       table.comm = product.comm_lanes();
       table.copy = copy_queues(product);
       table.nccl = product.by_nccl() ? 1 : 0;

@@ -20,7 +20,7 @@ class TileSorter {
   std::vector<int32_t> sorted() {
     std::vector<int32_t> tiles(static_cast<size_t>(state_.grid.count()));
     std::iota(tiles.begin(), tiles.end(), 0);
-    if (state_.pattern == Pattern::packed_reduce) {
+    if (state_.pattern.packs) {
       std::sort(tiles.begin(), tiles.end(), [&](int32_t a, int32_t b) {
         return state_.packing.sequence[static_cast<size_t>(a)] <
                state_.packing.sequence[static_cast<size_t>(b)];

@@ -54,7 +54,7 @@ std::vector<size_t> group_ends(const SegmentLowering& state, size_t steps) {
 }  // namespace
 
 void pack_tiles(SegmentLowering& state) {
-  if (state.pattern != Pattern::packed_reduce) return;
+  if (!state.pattern.packs) return;
   const TileGrid& grid = state.grid;
   const auto owners = static_cast<size_t>(state.shards.ranks);
   const std::vector<int32_t> order =

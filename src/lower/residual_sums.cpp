@@ -34,9 +34,8 @@ std::optional<ResidualSum> residual_sum(const Operator& op, size_t index,
   const OperatorSegment& product = op.segments[index];
   const Segment& of = *product.product;
   const bool adds_slots = of.is_dense() && of.teams == 1 && of.makes_terms() &&
-                          pattern_of(of, schedule) == Pattern::slot_reduce &&
-                          product.stages.size() == 1 && schedule.partials == op.dtype &&
-                          of.ranks < kMostSumsInTile;
+                          pattern_of(of, schedule).adds_slots && product.stages.size() == 1 &&
+                          schedule.partials == op.dtype && of.ranks < kMostSumsInTile;
   // Where ranks own rows, a split cuts these into stripes: sums of all rows would fall apart where
   // the residual's stripes meet. A split changes no bits, so it is the same without one.
   const bool crosses_stripes = !of.owns_rows() && any_own_rows(op);

@@ -10,8 +10,8 @@ namespace {
 bool interleaves_owners(const SegmentLowering& state) {
   const Schedule& schedule = state.schedule;
   if (schedule.order != Order::interleaved) return false;
-  if (state.pattern == Pattern::push_gather) return true;
-  return state.pattern == Pattern::slot_reduce && schedule.granularity == Granularity::tile &&
+  if (state.pattern.pushes_rows()) return true;
+  return state.pattern.adds_slots && schedule.granularity == Granularity::tile &&
          schedule.reduction != Reduction::one_shot;
 }
 
@@ -111,7 +111,7 @@ int64_t TileTurns::turn_of(const Piece& piece) const {
   }
   if (schedule.order == Order::arrival) return owner == 0 ? 0 : piece.index * owners + owner;
   // Parts that ranks own in turn are finished round by round.
-  const bool in_turn = state_.pattern == Pattern::slot_reduce && !state_.ranks_own_rows();
+  const bool in_turn = state_.pattern.adds_slots && !state_.ranks_own_rows();
   if (plain && in_turn && schedule.granularity == Granularity::slice) return piece.index;
   // Chunks and slices are finished (or consumed) one after the other.
   if (schedule.granularity == Granularity::chunk || schedule.granularity == Granularity::slice) {
