@@ -62,13 +62,16 @@ namespace stretto {
 enum class StageKind : uint8_t { STRETTO_STAGES(STRETTO_ENUM) };
 #undef STRETTO_ENUM
 
-// Labels of a switch: of all kinds that go by_ids.
-#define STRETTO_CASE_OF_by_ids(name) case StageKind::name:
-#define STRETTO_CASE_OF_by_rows(name)
-#define STRETTO_CASE_OF(name, text, operands, goes, meaning) STRETTO_CASE_OF_##goes(name)
-#define STRETTO_CASES_BY_IDS STRETTO_STAGES(STRETTO_CASE_OF)
-
 std::string_view to_string(StageKind kind);
+
+// Whether it makes each row of the rows of the same number.
+constexpr bool goes_by_rows(StageKind kind) {
+  constexpr bool by_rows = true, by_ids = false;
+#define STRETTO_GOES(name, text, operands, goes, meaning) goes,
+  constexpr bool kByRows[] = {STRETTO_STAGES(STRETTO_GOES)};
+#undef STRETTO_GOES
+  return kByRows[static_cast<size_t>(kind)];
+}
 
 // Whether it makes products: of its first operand, by its second.
 inline bool multiplies(StageKind kind) {

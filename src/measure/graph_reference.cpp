@@ -7,6 +7,7 @@
 
 #include "gpu/device_types.h"
 #include "gpu/host_copies.h"
+#include "op/stages/stage_row.h"
 #include "stretto/error.h"
 
 namespace stretto::runtime {
@@ -37,26 +38,9 @@ void copy_rect(const cuda::Stream& stream, DevicePtr from, size_t from_pitch, De
 }
 
 device::StageOf stage_of(StageKind kind) {
-  using device::StageOf;
-  if (looks_up(kind)) return kind == StageKind::embed ? StageOf::embed : StageOf::embed_mean;
-  switch (kind) {
-    case StageKind::swiglu:
-      return StageOf::swiglu;
-    case StageKind::gelu:
-      return StageOf::gelu;
-    case StageKind::silu:
-      return StageOf::silu;
-    case StageKind::bias:
-    case StageKind::add:
-      return StageOf::sum;
-    case StageKind::norm:
-      return StageOf::norm;
-    case StageKind::gather:
-      return StageOf::rounded;
-    case StageKind::gemm:
-      STRETTO_CASES_BY_IDS break;
-  }
-  STRETTO_ASSERT(false, "no stage of whole tensors");
+  const StageRow& row = row_of(kind);
+  STRETTO_ASSERT(row.on_gpus, "no stage of whole tensors");
+  return *row.on_gpus;
 }
 
 // Of a tensor of indices: the rows of the tables that they are of. Nothing: it is another one.

@@ -7,9 +7,9 @@
 #include "op/dealing.h"
 #include "op/graph_text.h"
 #include "op/input_sizes.h"
-#include "op/routed_stage_rules.h"
 #include "op/segments.h"
 #include "op/stage_rules.h"
+#include "op/stages/stage_row.h"
 #include "stretto/operator.h"
 #include "stretto/segment.h"
 
@@ -130,7 +130,7 @@ class Binder {
     }
     for (const Tensor* const one : in) {
       // Stacks, and what goes by them, are of all ranks.
-      if (stage.team == 0 && !is_routed_stage(text.kind)) stage.team = one->team;
+      if (stage.team == 0 && !row_of(text.kind).is_of_all_ranks) stage.team = one->team;
     }
     const StageRule rule = rule_of_sums(stage, in);
     if (!rule.fault.empty()) refuse(text.in_place, rule.fault);

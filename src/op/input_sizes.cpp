@@ -3,24 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "op/stages/stage_row.h"
+
 namespace stretto {
 namespace {
 
-// What is about that of a tensor's elements: the roots of their mean squares, and whether integers
-// stay integers.
-struct ValueSizes {
-  double random = 1;
-  double integer = 2.6;  // from -4 to 4
-  bool is_exact = true;
-};
-
 constexpr int kNonzeros = 32;    // of a row of a weight, at most
 constexpr double kIntegers = 8;  // about the size of what is no integer any more
-
-// An activation halves what is near 0, and of what is far from it keeps one sign.
-double activated(double size) { return size * (0.5 + 0.2 * size / (size + 1)); }
-
-double root_of_squares(double a, double b) { return std::sqrt(a * a + b * b); }
 
 class SizesOfGraph {
  public:
@@ -40,38 +29,13 @@ class SizesOfGraph {
   ValueSizes made_by(const Stage& stage, const ValueSizes& x) {
     const ValueSizes y =
         stage.in.size() > 1 ? sizes_[static_cast<size_t>(stage.in[1])] : ValueSizes();
-    switch (stage.kind) {
-      case StageKind::gemm:
-        return product(stage, x);
-      case StageKind::swiglu:
-        return {activated(x.random) * y.random, activated(x.integer) * y.integer, false};
-      case StageKind::gelu:
-      case StageKind::silu:
-        return {activated(x.random), activated(x.integer), false};
-      case StageKind::bias:
-      case StageKind::add: {
-        const double twice = stage.in[0] == stage.in[1] ? std::sqrt(2) : 1;
-        return {twice * root_of_squares(x.random, y.random),
-                twice * root_of_squares(x.integer, y.integer), x.is_exact && y.is_exact};
-      }
-      case StageKind::norm:
-        return {y.random, y.integer, false};
-      case StageKind::gather:
-        return x;
-        STRETTO_CASES_BY_IDS break;
-    }
-    return made_by_ids(stage, x, y);
-  }
-
-  ValueSizes made_by_ids(const Stage& stage, const ValueSizes& x, const ValueSizes& y) {
     if (multiplies(stage.kind)) return product(stage, x);
     if (stage.kind == StageKind::weigh) {
       return {x.random, x.integer * weighed(stage), x.is_exact && is_given(stage.in[2])};
     }
-    if (stage.kind == StageKind::permute) return x;
-    if (stage.kind == StageKind::embed) return y;
-    if (stage.kind == StageKind::embed_mean) return {y.random, y.integer, false};
-    return {1, 1, false};
+    const StageRow& row = row_of(stage.kind);
+    if (row.sizes == nullptr) return {1, 1, false};
+    return row.sizes(x, y, stage.in.size() > 1 && stage.in[0] == stage.in[1]);
   }
 
   bool is_given(int tensor) const { return op_.tensor(tensor).stage < 0; }

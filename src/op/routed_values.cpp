@@ -8,6 +8,7 @@
 #include "op/product_values.h"
 #include "op/routing_input.h"
 #include "op/stage_rules.h"
+#include "op/stages/stage_row.h"
 
 namespace stretto {
 namespace {
@@ -16,16 +17,6 @@ constexpr double kFp32 = 0x1p-24;  // unit roundoff
 constexpr double kUndefined = std::numeric_limits<double>::infinity();
 
 bool is_integer(double value) { return std::trunc(value) == value; }
-
-bool is_activation(StageKind kind) {
-  return kind == StageKind::bias || kind == StageKind::gelu || kind == StageKind::silu ||
-         kind == StageKind::swiglu;
-}
-
-bool goes_row_by_row(StageKind kind) {
-  return is_activation(kind) || kind == StageKind::add || kind == StageKind::norm ||
-         kind == StageKind::gemm;
-}
 
 void copy_row(const Rows& from, int64_t row, Rows& to, int64_t to_row) {
   const auto begin = static_cast<std::ptrdiff_t>(from.at(row, 0));
@@ -92,7 +83,7 @@ WeighedSum weigh_terms(const std::vector<Term>& terms, const Rows& products, int
 // tensor has other rows.
 const Stage* maker_of_choices(const Operator& op, int tensor) {
   int made_by = op.tensor(tensor).stage;
-  while (made_by >= 0 && is_activation(op.stage(made_by).kind)) {
+  while (made_by >= 0 && row_of(op.stage(made_by).kind).follows_tiles) {
     made_by = op.tensor(op.stage(made_by).in[0]).stage;
   }
   const bool are_choices = made_by >= 0 && makes_choices_rows(op.stage(made_by).kind);
@@ -142,7 +133,7 @@ int64_t rows_each(const Operator& op, int tensor) {
   for (bool any = true; any;) {
     any = false;
     for (const Stage& stage : op.stages) {
-      if (!goes_row_by_row(stage.kind)) continue;
+      if (!goes_by_rows(stage.kind)) continue;
       int64_t most = of(stage.out);
       for (size_t i = 0; i < stage.in.size(); ++i) {
         if (!is_parameter(stage.kind, i)) most = std::max(most, of(stage.in[i]));

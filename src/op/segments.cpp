@@ -5,14 +5,10 @@
 #include <algorithm>
 
 #include "op/segment_cut.h"
+#include "op/stages/stage_row.h"
 
 namespace stretto {
 namespace {
-
-bool follows_tile_by_tile(StageKind kind) {
-  return kind == StageKind::swiglu || kind == StageKind::gelu || kind == StageKind::silu ||
-         kind == StageKind::bias;
-}
 
 class SegmentCutter {
  public:
@@ -57,7 +53,7 @@ class SegmentCutter {
     if (looks_up(stage.kind)) return add_look_ups(id);
     if (stage.kind == StageKind::gather) return hand_over(id);
     if (stage.kind == StageKind::count) return count(id);
-    if (follows_tile_by_tile(stage.kind) && stays(stage.in[0], stage.needs[0])) {
+    if (row_of(stage.kind).follows_tiles && stays(stage.in[0], stage.needs[0])) {
       const int first = segment_of(stage.in[0]);
       if (stage.kind != StageKind::swiglu) return append(first, id);
       if (joins(stage)) return join(first, segment_of(stage.in[1]), id);

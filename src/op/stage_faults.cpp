@@ -17,4 +17,13 @@ std::string fault_in_type(StageKind kind, const Tensor& one, DType dtype) {
                      to_string(one.dtype));
 }
 
+std::string fault_in_ids(const Tensor& ids, int64_t experts, std::string_view called) {
+  if (!is_index(ids.dtype)) {
+    return fmt::format("{} says which matrices are meant: give it as i32 or i64", ids.name);
+  }
+  if (ids.cols <= experts) return {};
+  return fmt::format("each row of {} chooses {} of {} {}: take at most {}", ids.name, ids.cols,
+                     experts, called, experts);
+}
+
 }  // namespace stretto

@@ -1,9 +1,9 @@
-#include "op/routed_stage_rules.h"
-
+// Stages whose rows are chosen by ids: products of experts, what permutes, counts and weighs
+// choices, and look-ups. Exact results are made in routed_values.cpp and look_up_values.cpp.
 #include <fmt/format.h>
 
 #include "op/stage_faults.h"
-#include "stretto/error.h"
+#include "op/stages/stage_row.h"
 
 namespace stretto {
 namespace {
@@ -31,8 +31,10 @@ std::string fault_in_share(const Tensor& stack, int64_t size, std::string_view w
 
 // The product of each row's choices, one below the other: of one row of X for each row of IDS, or
 // for each of its choices.
-StageRule grouped_rule(const Tensor& x, const Tensor& stack, const Tensor& ids, int ranks,
-                       DType dtype) {
+StageRule grouped_rule(const StageOperands& of) {
+  const Tensor &x = *of.in[0], &stack = *of.in[1], &ids = *of.in[2];
+  const int ranks = of.ranks;
+  const DType dtype = of.dtype;
   const int64_t choices = ids.rows * ids.cols;
   StageRule rule{choices, stack.rows, Held::whole, {Held::whole, stack.held, Held::whole}, {}};
   const int64_t parts = stack.held == Held::rows ? ranks : 1;
@@ -80,8 +82,10 @@ StageRule grouped_rule(const Tensor& x, const Tensor& stack, const Tensor& ids, 
 }
 
 // Each choice's row of X, at who has the expert.
-StageRule permute_rule(const Stage& stage, const Tensor& x, const Tensor& ids, int ranks,
-                       DType dtype) {
+StageRule permute_rule(const StageOperands& of) {
+  const Stage& stage = of.stage;
+  const Tensor &x = *of.in[0], &ids = *of.in[1];
+  const int ranks = of.ranks;
   StageRule rule{ids.rows * ids.cols, x.cols, Held::routed, {Held::routed, Held::whole}, {}};
   const auto has_own = [&](int64_t experts) {
     return RowShards{experts, ranks}.size(ranks - 1) > 0;
@@ -91,7 +95,7 @@ StageRule permute_rule(const Stage& stage, const Tensor& x, const Tensor& ids, i
     rule.fault = fmt::format("X has a row for each {} of IDS: {} and {}",
                              x.held == Held::routed ? "choice" : "row", shape(x), shape(ids));
   } else if (rule.fault = fault_in_ids(ids, stage.experts); rule.fault.empty()) {
-    rule.fault = fault_in_row(x.name, x.cols, dtype);
+    rule.fault = fault_in_row(x.name, x.cols, of.dtype);
   }
   if (rule.fault.empty() && !has_own(stage.experts)) {
     int64_t less = stage.experts, more = stage.experts;
@@ -103,18 +107,22 @@ StageRule permute_rule(const Stage& stage, const Tensor& x, const Tensor& ids, i
         stage.experts, ranks, RowShards{stage.experts, ranks}.block(),
         less > 0 ? fmt::format("{} or ", less) : "", more);
   }
+  if (std::string fault = fault_in_type(stage.kind, x, of.dtype); !fault.empty()) {
+    rule.fault = std::move(fault);
+  }
   return rule;
 }
 
 // Whoever has an expert says how many chose it.
-StageRule count_rule(const Stage& stage, const Tensor& ids) {
-  return {stage.experts, 1, Held::rows, {Held::whole}, fault_in_ids(ids, stage.experts),
-          DType::i32};
+StageRule count_rule(const StageOperands& of) {
+  const int64_t experts = of.stage.experts;
+  return {experts, 1, Held::rows, {Held::whole}, fault_in_ids(*of.in[0], experts), DType::i32};
 }
 
 // Sums are as the products are held: terms of them where those are terms, and where ranks have some
 // of the experts, sums over those.
-StageRule weigh_rule(const Tensor& x, const Tensor& ids, const Tensor& weights) {
+StageRule weigh_rule(const StageOperands& of) {
+  const Tensor &x = *of.in[0], &ids = *of.in[1], &weights = *of.in[2];
   StageRule rule{ids.rows, x.cols, x.held, {x.held, Held::whole, Held::whole}, {}};
   if (x.rows != ids.rows * ids.cols) {
     rule.fault =
@@ -129,7 +137,9 @@ StageRule weigh_rule(const Tensor& x, const Tensor& ids, const Tensor& weights) 
 }
 
 // Who has a table looks up in it, and makes its columns of the result.
-StageRule look_up_rule(const Tensor& ids, const Tensor& tables, DType dtype) {
+StageRule look_up_rule(const StageOperands& of) {
+  const Tensor &ids = *of.in[0], &tables = *of.in[1];
+  const DType dtype = of.dtype;
   StageRule rule{
       ids.rows, tables.matrices * tables.cols, Held::cols, {Held::cols, tables.held}, {}};
   if (!is_index(ids.dtype)) {
@@ -149,37 +159,32 @@ StageRule look_up_rule(const Tensor& ids, const Tensor& tables, DType dtype) {
   return rule;
 }
 
+ValueSizes same_size(const ValueSizes& x, const ValueSizes&, bool) { return x; }
+ValueSizes size_of_sums(const ValueSizes&, const ValueSizes& y, bool) { return y; }
+ValueSizes size_of_means(const ValueSizes&, const ValueSizes& y, bool) {
+  return {y.random, y.integer, false};
+}
+
 }  // namespace
 
-std::string fault_in_ids(const Tensor& ids, int64_t experts, std::string_view called) {
-  if (!is_index(ids.dtype)) {
-    return fmt::format("{} says which matrices are meant: give it as i32 or i64", ids.name);
-  }
-  if (ids.cols <= experts) return {};
-  return fmt::format("each row of {} chooses {} of {} {}: take at most {}", ids.name, ids.cols,
-                     experts, called, experts);
-}
-
-bool is_routed_stage(StageKind kind) {
-  return kind == StageKind::grouped || kind == StageKind::permute || kind == StageKind::count ||
-         kind == StageKind::weigh || looks_up(kind);
-}
-
-StageRule routed_rule(const Stage& stage, std::span<const Tensor* const> in, int ranks,
-                      DType dtype) {
-  const Tensor& x = *in[0];
-  if (stage.kind == StageKind::grouped) return grouped_rule(x, *in[1], *in[2], ranks, dtype);
-  if (stage.kind == StageKind::permute) {
-    StageRule rule = permute_rule(stage, x, *in[1], ranks, dtype);
-    if (std::string fault = fault_in_type(stage.kind, x, dtype); !fault.empty()) {
-      rule.fault = std::move(fault);
-    }
-    return rule;
-  }
-  if (stage.kind == StageKind::count) return count_rule(stage, x);
-  if (stage.kind == StageKind::weigh) return weigh_rule(x, *in[1], *in[2]);
-  STRETTO_ASSERT(looks_up(stage.kind), "a stage whose rows are chosen by ids");
-  return look_up_rule(x, *in[1], dtype);
-}
+const StageRow stages::grouped{
+    .rule = grouped_rule, .task = {}, .has_parameter = true, .is_of_all_ranks = true};
+const StageRow stages::permute{
+    .rule = permute_rule, .task = Opcode::permute, .sizes = same_size, .is_of_all_ranks = true};
+const StageRow stages::weigh{.rule = weigh_rule, .task = Opcode::weigh, .is_of_all_ranks = true};
+const StageRow stages::count{
+    .rule = count_rule, .task = Opcode::sum_counts, .is_of_all_ranks = true};
+const StageRow stages::embed{.rule = look_up_rule,
+                             .task = Opcode::embed,
+                             .sizes = size_of_sums,
+                             .on_gpus = device::StageOf::embed,
+                             .has_parameter = true,
+                             .is_of_all_ranks = true};
+const StageRow stages::embed_mean{.rule = look_up_rule,
+                                  .task = Opcode::embed_mean,
+                                  .sizes = size_of_means,
+                                  .on_gpus = device::StageOf::embed_mean,
+                                  .has_parameter = true,
+                                  .is_of_all_ranks = true};
 
 }  // namespace stretto

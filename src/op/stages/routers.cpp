@@ -1,18 +1,37 @@
-#include "op/router_stage_rules.h"
-
+// Stages of a router: which experts a row of scores chooses, with which weights, and what slices of
+// experts these are. Exact results are made in router_values.cpp.
 #include <fmt/format.h>
 
-#include "op/routed_stage_rules.h"
 #include "op/stage_faults.h"
+#include "op/stages/stage_row.h"
 
 namespace stretto {
 namespace {
 
 constexpr int64_t kMostExpertGroups = 32;  // a word has a bit for each
 
+// Scores, and what is added to them, may be of fp32.
+void refuse_scores(const StageOperands& of, StageRule& rule) {
+  const Stage& stage = of.stage;
+  for (size_t i = 0; i < of.in.size(); ++i) {
+    if (i == 1 && weighs_experts(stage.kind)) continue;  // ids
+    const Tensor& one = *of.in[i];
+    if (one.matrices > 1) {
+      rule.fault =
+          fmt::format("{} takes no stack of matrices: {}", to_string(stage.kind), one.name);
+      return;
+    }
+    if (one.dtype == of.dtype || one.dtype == DType::fp32) continue;
+    rule.fault = fmt::format("{} goes by scores of {} or fp32, and {} is {}", to_string(stage.kind),
+                             to_string(of.dtype), one.name, to_string(one.dtype));
+    return;
+  }
+}
+
 // Rows of scores choose where they are.
-StageRule top_k_rule(const Stage& stage, std::span<const Tensor* const> in) {
-  const Tensor& scores = *in[0];
+StageRule top_k_rule(const StageOperands& of) {
+  const Stage& stage = of.stage;
+  const Tensor& scores = *of.in[0];
   const Held held = scores.held == Held::whole ? Held::whole : Held::rows;
   StageRule rule{scores.rows, stage.k, held, {held}, {}, DType::i32};
   const int64_t all = scores.cols, groups = stage.groups;
@@ -28,17 +47,20 @@ StageRule top_k_rule(const Stage& stage, std::span<const Tensor* const> in) {
     rule.fault = fmt::format("each row of {} chooses {} of {} experts: take at most {}",
                              scores.name, stage.k, left, left);
   }
-  if (in.size() == 1) return rule;
-  const Tensor& bias = *in[1];
-  rule.needs.push_back(Held::whole);
-  if (bias.rows != 1 || bias.cols != all) {
-    rule.fault = fmt::format("the second operand is one row of {} columns: {} and {}", all,
-                             shape(scores), shape(bias));
+  if (of.in.size() > 1) {
+    const Tensor& bias = *of.in[1];
+    rule.needs.push_back(Held::whole);
+    if (bias.rows != 1 || bias.cols != all) {
+      rule.fault = fmt::format("the second operand is one row of {} columns: {} and {}", all,
+                               shape(scores), shape(bias));
+    }
   }
+  refuse_scores(of, rule);
   return rule;
 }
 
-StageRule gate_rule(const Tensor& scores, const Tensor& ids) {
+StageRule gate_rule(const StageOperands& of) {
+  const Tensor &scores = *of.in[0], &ids = *of.in[1];
   const Held held =
       scores.held == Held::whole && ids.held == Held::whole ? Held::whole : Held::rows;
   StageRule rule{ids.rows, ids.cols, held, {held, held}, {}, DType::fp32};
@@ -50,11 +72,14 @@ StageRule gate_rule(const Tensor& scores, const Tensor& ids) {
   } else {
     rule.fault = fault_in_ids(ids, scores.cols, "experts");
   }
+  refuse_scores(of, rule);
   return rule;
 }
 
 // Choices are those of slices where they are.
-StageRule slice_rule(const Stage& stage, const Tensor& x) {
+StageRule slice_rule(const StageOperands& of) {
+  const Stage& stage = of.stage;
+  const Tensor& x = *of.in[0];
   const Held held = x.held == Held::whole ? Held::whole : Held::rows;
   const bool are_ids = stage.kind == StageKind::slice_ids;
   StageRule rule{x.rows, x.cols * stage.slices, held, {held}, {}, are_ids ? DType::i32 : x.dtype};
@@ -73,34 +98,14 @@ StageRule slice_rule(const Stage& stage, const Tensor& x) {
   return rule;
 }
 
-// Scores, and what is added to them, may be of fp32.
-std::string fault_in_scores(const Stage& stage, std::span<const Tensor* const> in, DType dtype) {
-  for (size_t i = 0; i < in.size(); ++i) {
-    if (i == 1 && weighs_experts(stage.kind)) continue;  // ids
-    const Tensor& one = *in[i];
-    if (one.matrices > 1) {
-      return fmt::format("{} takes no stack of matrices: {}", to_string(stage.kind), one.name);
-    }
-    if (one.dtype == dtype || one.dtype == DType::fp32) continue;
-    return fmt::format("{} goes by scores of {} or fp32, and {} is {}", to_string(stage.kind),
-                       to_string(dtype), one.name, to_string(one.dtype));
-  }
-  return {};
-}
-
 }  // namespace
 
-bool is_router_stage(StageKind kind) {
-  return chooses_experts(kind) || weighs_experts(kind) || slices_choices(kind);
-}
-
-StageRule router_rule(const Stage& stage, std::span<const Tensor* const> in, DType dtype) {
-  if (slices_choices(stage.kind)) return slice_rule(stage, *in[0]);
-  StageRule rule = chooses_experts(stage.kind) ? top_k_rule(stage, in) : gate_rule(*in[0], *in[1]);
-  if (std::string fault = fault_in_scores(stage, in, dtype); !fault.empty()) {
-    rule.fault = std::move(fault);
-  }
-  return rule;
-}
+const StageRow stages::top_k{.rule = top_k_rule, .task = Opcode::top_k};
+const StageRow stages::biased_top_k{
+    .rule = top_k_rule, .task = Opcode::biased_top_k, .has_parameter = true};
+const StageRow stages::softmax_gate{.rule = gate_rule, .task = Opcode::softmax_gate};
+const StageRow stages::sigmoid_gate{.rule = gate_rule, .task = Opcode::sigmoid_gate};
+const StageRow stages::slice_ids{.rule = slice_rule, .task = Opcode::slice_ids};
+const StageRow stages::slice_weights{.rule = slice_rule, .task = Opcode::slice_weights};
 
 }  // namespace stretto
