@@ -85,45 +85,59 @@ namespace stretto {
   X(load, "load", "tiles pick their rows of tokens while they load them") \
   X(pass, "pass", "movers put rows into the partition's order, where tiles load whole boxes")
 
-// The choices that schedules name: X(type, key, table, what it asks).
-#define STRETTO_CHOICES(X)                                                                    \
-  X(Granularity, "granularity", STRETTO_GRANULARITIES, "what is communicated at once")        \
-  X(Order, "order", STRETTO_ORDERS, "which tiles are computed first")                         \
-  X(Mover, "mover", STRETTO_MOVERS, "who moves the data")                                     \
-  X(Sync, "sync", STRETTO_SYNCS, "how consumers learn of it")                                 \
-  X(Reduction, "reduction", STRETTO_REDUCTIONS, "where partial sums meet")                    \
-  X(Reuse, "reuse", STRETTO_REUSES, "how the next run may overwrite")                         \
-  X(OwnRows, "own", STRETTO_OWN_ROWS, "where a gather's tiles take the rank's own rows from") \
-  X(Start, "start", STRETTO_STARTS, "when a gather's tile begins")                            \
-  X(RowCount, "rows", STRETTO_ROW_COUNTS, "how many rows a run may have")                     \
-  X(GemmBy, "gemm", STRETTO_GEMMS, "who multiplies")                                          \
-  X(CollectivesBy, "collectives", STRETTO_COLLECTIVES_BY, "who makes those of mover nccl")    \
-  X(Permute, "permute", STRETTO_PERMUTES, "who puts tokens that choose experts into their order")
+// What a schedule says, in the order of its text. `absent` is the value that texts leave out; "":
+// they leave out none. Schedules that are `apart` in a coordinate are simulated wrong in ways of
+// their own, so what was measured of one says little of the other (tune/near_measurements.cpp).
+//   CHOICE(type, field, key, absent, apart or alike, table, what it asks)
+//   NUMBER(field, key, absent, apart or alike, what it means): 1 and more than that are apart
+//   OTHER(field, key, what it means): a value with a form of its own (schedule_text.cpp)
+#define STRETTO_COORDINATES(CHOICE, NUMBER, OTHER)                                                 \
+  CHOICE(Granularity, granularity, "granularity", "", apart, STRETTO_GRANULARITIES,                \
+         "what is communicated at once")                                                           \
+  CHOICE(Order, order, "order", "", alike, STRETTO_ORDERS, "which tiles are computed first")       \
+  CHOICE(Mover, mover, "mover", "", apart, STRETTO_MOVERS, "who moves the data")                   \
+  CHOICE(Sync, sync, "sync", "", alike, STRETTO_SYNCS, "how consumers learn of it")                \
+  CHOICE(Reduction, reduction, "reduction", "", alike, STRETTO_REDUCTIONS,                         \
+         "where partial sums meet")                                                                \
+  CHOICE(Reuse, reuse, "reuse", "", alike, STRETTO_REUSES, "how the next run may overwrite")       \
+  OTHER(partials, "partials", "type in which partial sums travel: bf16, fp16, fp32")               \
+  OTHER(tile, "tile", "tile shape, rows x columns: 128x256")                                       \
+  NUMBER(swizzle, "swizzle", "", alike, "row tiles that a column sweep covers before it moves on") \
+  NUMBER(chunks, "chunks", "", alike, "row blocks a shard is cut into (granularity chunk)")        \
+  OTHER(groups, "groups",                                                                          \
+        "sizes of groups: of waves that travel at once (granularity waves), of chunks that a "     \
+        "kernel computes (granularity chunk, sync event)")                                         \
+  NUMBER(comm_sms, "comm-sms", "", alike,                                                          \
+         "SMs taken from compute for communication blocks and reducers")                           \
+  NUMBER(split_k, "split-k", "1", apart,                                                           \
+         "ranges of K that a tile is computed in, side by side, then added in fp32")               \
+  NUMBER(k_phases, "k-phases", "1", apart,                                                         \
+         "ranges of K in which rows are gathered; tiles begin when the first is there. Before "    \
+         "a2a-gemm as many as ranks: tiles begin with what their own has")                         \
+  CHOICE(OwnRows, own, "own", "direct", apart, STRETTO_OWN_ROWS,                                   \
+         "where a gather's tiles take the rank's own rows from")                                   \
+  CHOICE(Start, start, "start", "tile", apart, STRETTO_STARTS, "when a gather's tile begins")      \
+  NUMBER(cluster, "cluster", "1", apart,                                                           \
+         "lanes that compute tiles of the same columns side by side: 2 load B once for both "      \
+         "(gathers, mover comm-blocks, granularity tile)")                                         \
+  CHOICE(RowCount, rows, "rows", "fixed", alike, STRETTO_ROW_COUNTS,                               \
+         "how many rows a run may have")                                                           \
+  CHOICE(GemmBy, gemm, "gemm", "tiles", apart, STRETTO_GEMMS, "who multiplies")                    \
+  NUMBER(algorithm, "algorithm", "0", alike,                                                       \
+         "which of the 8 that cuBLAS may propose for a product, its first 0 (gemm library)")       \
+  CHOICE(CollectivesBy, collectives, "collectives", "nccl", apart, STRETTO_COLLECTIVES_BY,         \
+         "who makes those of mover nccl")                                                          \
+  CHOICE(Permute, permute, "permute", "load", alike, STRETTO_PERMUTES,                             \
+         "who puts tokens that choose experts into their order")
 
-// The parameters, whose values are numbers or types: X(key, what it means).
-#define STRETTO_PARAMETERS(X)                                                                     \
-  X("partials", "type in which partial sums travel: bf16, fp16, fp32")                            \
-  X("tile", "tile shape, rows x columns: 128x256")                                                \
-  X("swizzle", "row tiles that a column sweep covers before it moves on")                         \
-  X("chunks", "row blocks a shard is cut into (granularity chunk)")                               \
-  X("groups",                                                                                     \
-    "sizes of groups: of waves that travel at once (granularity waves), of chunks that a kernel " \
-    "computes (granularity chunk, sync event)")                                                   \
-  X("comm-sms", "SMs taken from compute for communication blocks and reducers")                   \
-  X("split-k", "ranges of K that a tile is computed in, side by side, then added in fp32")        \
-  X("k-phases",                                                                                   \
-    "ranges of K in which rows are gathered; tiles begin when the first is there. Before "        \
-    "a2a-gemm as many as ranks: tiles begin with what their own has")                             \
-  X("cluster",                                                                                    \
-    "lanes that compute tiles of the same columns side by side: 2 load B once for both "          \
-    "(gathers, mover comm-blocks, granularity tile)")                                             \
-  X("algorithm",                                                                                  \
-    "which of the 8 that cuBLAS may propose for a product, its first 0 (gemm "                    \
-    "library)")
+// Those whose values have names, and those whose values are numbers or types.
+#define STRETTO_NO_COORDINATE(...)
+#define STRETTO_CHOICES(X) STRETTO_COORDINATES(X, STRETTO_NO_COORDINATE, STRETTO_NO_COORDINATE)
+#define STRETTO_PARAMETERS(NUMBER, OTHER) STRETTO_COORDINATES(STRETTO_NO_COORDINATE, NUMBER, OTHER)
 
 #define STRETTO_ENUM(name, text, meaning) name,
-#define STRETTO_TYPE(type, key, table, asks)         \
-  enum class type : uint8_t { table(STRETTO_ENUM) }; \
+#define STRETTO_TYPE(type, field, key, absent, kinds, table, asks) \
+  enum class type : uint8_t { table(STRETTO_ENUM) };               \
   std::string_view to_string(type value);
 STRETTO_CHOICES(STRETTO_TYPE)
 #undef STRETTO_TYPE

@@ -22,16 +22,19 @@ struct Coordinate {
 
 std::vector<Coordinate> coordinates() {
 #define STRETTO_VALUE(name, text, meaning) {text, meaning},
-#define STRETTO_ROW(type, key, table, asks) {key, asks, {table(STRETTO_VALUE)}},
+#define STRETTO_ROW(type, field, key, absent, kinds, table, asks) \
+  {key, asks, {table(STRETTO_VALUE)}},
   return {STRETTO_CHOICES(STRETTO_ROW)};
 #undef STRETTO_ROW
 #undef STRETTO_VALUE
 }
 
 // Parameters have numbers for values; their text form is that of Schedule.
-#define STRETTO_ROW(key, meaning) {key, meaning},
-constexpr Value kParameters[] = {STRETTO_PARAMETERS(STRETTO_ROW)};
-#undef STRETTO_ROW
+#define STRETTO_NUMBER(field, key, absent, kinds, meaning) {key, meaning},
+#define STRETTO_OTHER(field, key, meaning) {key, meaning},
+constexpr Value kParameters[] = {STRETTO_PARAMETERS(STRETTO_NUMBER, STRETTO_OTHER)};
+#undef STRETTO_OTHER
+#undef STRETTO_NUMBER
 
 // Between '/', beside the schedules: docs/cli.md has their grammar.
 constexpr Value kOperatorWords[] = {

@@ -15,7 +15,7 @@ std::string_view name_of(Enum value) {
 }  // namespace
 
 #define STRETTO_TEXT(name, text, ...) text,
-#define STRETTO_NAMES(type, key, table, asks)                           \
+#define STRETTO_NAMES(type, field, key, absent, kinds, table, asks)     \
   template <>                                                           \
   std::span<const std::string_view> names_of<type>() {                  \
     static constexpr std::string_view kNames[] = {table(STRETTO_TEXT)}; \
@@ -31,6 +31,18 @@ std::span<const std::string_view> names_of<DType>() {
   return kNames;
 }
 #undef STRETTO_TEXT
+
+bool are_of_a_kind(const Schedule& a, const Schedule& b) {
+  constexpr bool apart = true, alike = false;
+#define STRETTO_CHOICE(type, field, key, absent, kinds, ...) \
+  if (kinds && a.field != b.field) return false;
+#define STRETTO_NUMBER(field, key, absent, kinds, ...) \
+  if (kinds && (a.field > 1) != (b.field > 1)) return false;
+  STRETTO_COORDINATES(STRETTO_CHOICE, STRETTO_NUMBER, STRETTO_NO_COORDINATE)
+#undef STRETTO_NUMBER
+#undef STRETTO_CHOICE
+  return true;
+}
 
 bool is_deterministic(const Schedule& schedule) {
   // NCCL picks its algorithm, and with it the order of additions, by size and topology.

@@ -1,4 +1,4 @@
-// The text names of each coordinate's values, by enumerator.
+// The text names of each coordinate's values, by enumerator, and in which schedules are apart.
 #pragma once
 
 #include <optional>
@@ -18,6 +18,9 @@ std::span<const std::string_view> names_of();
 STRETTO_CHOICES(STRETTO_NAMES)
 STRETTO_NAMES(DType)
 #undef STRETTO_NAMES
+
+// Whether they agree in every coordinate in which schedules are apart (STRETTO_COORDINATES).
+bool are_of_a_kind(const Schedule& a, const Schedule& b);
 
 template <typename Enum>
 std::optional<Enum> value_of(std::string_view text) {

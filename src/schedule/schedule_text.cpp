@@ -93,38 +93,25 @@ struct Coordinate {
 };
 
 template <typename Enum, Enum Schedule::*kField>
-constexpr Coordinate choice(std::string_view key, std::string_view absent = {}) {
+constexpr Coordinate choice(std::string_view key, std::string_view absent) {
   return {key, print_enum<Enum, kField>, read_enum<Enum, kField>, absent};
 }
 template <int Schedule::*kField>
-constexpr Coordinate number(std::string_view key, std::string_view absent = {}) {
+constexpr Coordinate number(std::string_view key, std::string_view absent) {
   return {key, print_number<kField>, read_number<kField>, absent};
 }
 
+constexpr auto print_partials = print_enum<DType, &Schedule::partials>;
+constexpr auto read_partials = read_enum<DType, &Schedule::partials>;
+
+#define STRETTO_CHOICE(type, field, key, absent, ...) choice<type, &Schedule::field>(key, absent),
+#define STRETTO_NUMBER(field, key, absent, ...) number<&Schedule::field>(key, absent),
+#define STRETTO_OTHER(field, key, ...) Coordinate{key, print_##field, read_##field},
 constexpr Coordinate kCoordinates[] = {
-    choice<Granularity, &Schedule::granularity>("granularity"),
-    choice<Order, &Schedule::order>("order"),
-    choice<Mover, &Schedule::mover>("mover"),
-    choice<Sync, &Schedule::sync>("sync"),
-    choice<Reduction, &Schedule::reduction>("reduction"),
-    choice<Reuse, &Schedule::reuse>("reuse"),
-    choice<DType, &Schedule::partials>("partials"),
-    {"tile", print_tile, read_tile},
-    number<&Schedule::swizzle>("swizzle"),
-    number<&Schedule::chunks>("chunks"),
-    {"groups", print_groups, read_groups},
-    number<&Schedule::comm_sms>("comm-sms"),
-    number<&Schedule::split_k>("split-k", "1"),
-    number<&Schedule::k_phases>("k-phases", "1"),
-    choice<OwnRows, &Schedule::own>("own", "direct"),
-    choice<Start, &Schedule::start>("start", "tile"),
-    number<&Schedule::cluster>("cluster", "1"),
-    choice<RowCount, &Schedule::rows>("rows", "fixed"),
-    choice<GemmBy, &Schedule::gemm>("gemm", "tiles"),
-    number<&Schedule::algorithm>("algorithm", "0"),
-    choice<CollectivesBy, &Schedule::collectives>("collectives", "nccl"),
-    choice<Permute, &Schedule::permute>("permute", "load"),
-};
+    STRETTO_COORDINATES(STRETTO_CHOICE, STRETTO_NUMBER, STRETTO_OTHER)};
+#undef STRETTO_OTHER
+#undef STRETTO_NUMBER
+#undef STRETTO_CHOICE
 constexpr size_t kNumCoordinates = std::size(kCoordinates);
 
 size_t find_coordinate(std::string_view key) {

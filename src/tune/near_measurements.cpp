@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
 
+#include "schedule/coordinates.h"
 #include "schedule/few_rows.h"
 #include "tune/nearness.h"
 #include "tune/phased_gathers.h"
@@ -47,13 +47,6 @@ constexpr double kLeadWhereThin = 0.03;
 // where that took 2953; 3365 x 27648 x 5120 took 726 in turn, expected 0.7 % ahead, and 702.
 constexpr double kLeadOfGathers = 0.01;
 constexpr int64_t kManyRows = 2048;
-
-// Schedules that the simulation gets wrong alike.
-auto kind_of(const Schedule& schedule) {
-  return std::tuple(schedule.granularity, schedule.mover, schedule.gemm, schedule.collectives,
-                    schedule.split_k > 1, schedule.k_phases > 1, schedule.own, schedule.start,
-                    schedule.cluster);
-}
 
 // The logarithm of measured over simulated of a schedule on an operator.
 struct Residual {
@@ -143,7 +136,7 @@ double correction(const Schedule& schedule, const std::vector<Witness>& witnesse
     Mean of_kind;
     for (const Residual& residual : one.residuals) {
       if (residual.schedule == wanted) own.add(residual.log, one.weight);
-      if (kind_of(residual.schedule) == kind_of(wanted)) of_kind.add(residual.log, 1);
+      if (are_of_a_kind(residual.schedule, wanted)) of_kind.add(residual.log, 1);
     }
     if (of_kind.weight > 0) kind.add(of_kind.value(), one.weight);
   }
