@@ -21,7 +21,7 @@ namespace stretto {
 #define STRETTO_EDGES(X)                                                                          \
   X(none, "none", "it is there")                                                                  \
   X(gather, "gather", "rows -> whole", .between = {{{Held::rows, Held::whole}}}, .feeds = true,   \
-    .times_sent = 1)                                                                              \
+    .serves_callers = true, .times_sent = 1)                                                      \
   X(reduce_scatter, "reduce-scatter", "partial -> rows",                                          \
     .between = {{{Held::partial, Held::rows}}}, .drains = true, .adds = true, .times_sent = 1)    \
   X(all_reduce, "all-reduce", "partial -> whole", .between = {{{Held::partial, Held::whole}}},    \
@@ -52,6 +52,8 @@ struct EdgeKind {
   // Whose it is: the product's that takes the tensor as its first operand, or else the product's
   // that made it.
   bool feeds = false, drains = false;
+  // Or nobody's: it may stand behind all products, for the caller.
+  bool serves_callers = false;
   bool adds = false;         // ranks have terms of what is needed
   bool reaches_all = false;  // all ranks get all of it
   bool exchanges = false;    // every rank has a part of what each other one needs

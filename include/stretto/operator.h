@@ -172,8 +172,9 @@ struct OperatorSegment {
   // The tensors that say which matrices each row of a routed product takes, and what weighs their
   // results, where a stage does. The ids of look-ups say which rows of tables are added up.
   int ids = -1, router_weights = -1;
-  // No stage: the tensor `input` gathered for the caller.
-  bool is_gather() const { return stages.empty(); }
+  Edge edge = Edge::none;  // of a segment without stages: `input`, for the caller
+  bool is_edge() const { return stages.empty(); }
+  bool is_gather() const { return edge == Edge::gather; }
   bool operator==(const OperatorSegment&) const = default;
 };
 

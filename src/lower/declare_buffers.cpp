@@ -43,7 +43,7 @@ void Declarer::declare() {
 }
 
 void Declarer::declare_rows(const OperatorSegment& segment) {
-  if (segment.is_gather()) {
+  if (segment.is_edge()) {
     if (part_ == &state_.parts.front()) {
       add_callers(segment.result, segment.result_held, BufferRole::output);
     }

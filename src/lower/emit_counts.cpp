@@ -9,7 +9,7 @@
 namespace stretto {
 
 bool counts_choices(const Operator& op, const OperatorSegment& segment) {
-  return !segment.product && !segment.is_gather() &&
+  return !segment.product && !segment.is_edge() &&
          op.stage(segment.stages[0]).kind == StageKind::count;
 }
 

@@ -98,7 +98,7 @@ class HandOver {
 
 const SegmentLowering* gathers_for(const Lowering& state, const PartLowering& part,
                                    const OperatorSegment& segment) {
-  const bool is_handed = !segment.product && !segment.is_gather() &&
+  const bool is_handed = !segment.product && !segment.is_edge() &&
                          state.op.stage(segment.stages[0]).kind == StageKind::gather;
   if (!is_handed) return nullptr;
   const auto found = std::find_if(

@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "lower/declarer.h"
-#include "lower/emit_patterns.h"
+#include "lower/emit_rows.h"
 #include "lower/peer_order.h"
 #include "lower/ranks_in_turn.h"
 #include "lower/rect_pusher.h"
@@ -190,6 +190,6 @@ const Pattern& gather_by(const Segment&, const Schedule& schedule) {
 
 }  // namespace
 
-const EdgeTasks edges::gather{gather_by};
+const EdgeTasks edges::gather{gather_by, emit_gathered_output};
 
 }  // namespace stretto

@@ -1,17 +1,16 @@
 // Stages over rows: every lane takes a block of the rank's rows through all stages of the
-// segment. A gather sends each block on to all ranks, from the lane that has it; or the last stage
-// does as it makes it. Where the lanes of a product's tiles take the rows behind these, each has
-// some that are whole early and some that are late.
+// segment, the last of which may send it on to all ranks. Where the lanes of a product's tiles take
+// the rows behind these, each has some that are whole early and some that are late.
 #include "lower/emit_rows.h"
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 
 #include "lower/emitter.h"
 #include "lower/opcode_of.h"
 #include "lower/rect.h"
 #include "lower/residual_sums.h"
+#include "lower/row_blocks.h"
 #include "lower/rows_in_turn.h"
 #include "lower/sent_rows.h"
 #include "lower/slot_places.h"
@@ -36,35 +35,11 @@ class RowStages {
   }
 
   void emit() {
-    if (segment_.is_gather()) {
-      if (!is_sent_by_stage(state_, part_, segment_)) send();
-      return;
-    }
     for (int rank = 0; rank < op_.ranks; ++rank) {
       for_each_block(rank, [&](uint32_t lane, Rect rows) {
         if (slots_ && !behind_tiles_->residual) sum_slots(rank, lane, rows);
         for (const int id : segment_.stages) emit_stage(op_.stage(id), rank, lane, rows);
       });
-    }
-  }
-
-  void deliver() {
-    const std::optional<uint16_t> out = state_.plan.find_buffer(op_.tensor(segment_.result).name);
-    const RowShards shards{worked_on().rows, op_.ranks};
-    // What peers write must have arrived when the run ends; with events, that is a kernel's end.
-    const std::vector<Schedule>& schedules = state_.schedule.products;
-    if (!schedules.empty() && schedules.back().sync == Sync::event) end_kernels(state_, emit_);
-    for (int rank = 0; rank < op_.ranks; ++rank) {
-      bool any = false;
-      for (int source = 0; source < op_.ranks; ++source) {
-        if (source == rank || shards.size(source) == 0) continue;
-        any = true;
-        emit_.read(region_of(
-            {static_cast<int32_t>(shards.begin(source)), static_cast<int32_t>(shards.end(source)),
-             0, static_cast<int32_t>(worked_on().cols)},
-            *out, rank));
-      }
-      if (any) emit_.task(state_.lanes.compute_lane(rank, 0), Opcode::deliver);
     }
   }
 
@@ -74,9 +49,7 @@ class RowStages {
     return of.stage >= 0 ? part_.results[static_cast<size_t>(tensor)]
                          : *state_.plan.find_buffer(of.name);
   }
-  const Tensor& worked_on() const {
-    return op_.tensor(segment_.is_gather() ? segment_.input : op_.stage(segment_.stages[0]).out);
-  }
+  const Tensor& worked_on() const { return op_.tensor(op_.stage(segment_.stages[0]).out); }
   Held held() const { return worked_on().held; }
 
   // Blocks of the rows that a rank has, counted from its first: as many as there are lanes.
@@ -89,21 +62,7 @@ class RowStages {
       }
       return;
     }
-    const Tensor& tensor = worked_on();
-    const RowShards shards{tensor.rows, op_.ranks};
-    const auto rows =
-        static_cast<int32_t>(held() == Held::rows ? shards.size(rank) : op_.team_rows(tensor));
-    const int64_t block = op_.shares_of(tensor.cols, tensor.unit, tensor.team).block();
-    const auto cols = static_cast<int32_t>(held() == Held::cols ? block : tensor.cols);
-    const LaneTable& all = state_.lanes;
-    const int32_t lanes = std::min<int32_t>(rows, by_movers_ ? all.comm : all.compute);
-    for (int32_t i = 0; i < lanes; ++i) {
-      const auto at = [&](int32_t lane) {
-        return static_cast<int32_t>(int64_t{rows} * lane / lanes);
-      };
-      visit(by_movers_ ? all.comm_lane(rank, i) : all.compute_lane(rank, i),
-            Rect{at(i), at(i + 1), 0, cols});
-    }
+    for_each_row_block(state_, op_, worked_on(), by_movers_, rank, visit);
   }
 
   // The rows of an operand: those of a rank that has all, or its team's, begin where its block
@@ -137,7 +96,7 @@ class RowStages {
     }
     if (held() != Held::cols) rows.col1 = static_cast<int32_t>(op_.tensor(stage.out).cols);
     if (stage.out == sent_) {
-      write_to_all(rank, rows);
+      write_to_callers(state_, emit_, op_.tensor(segment_.result), rank, rows);
     } else {
       emit_.write(region_of(rows, buffer_of(stage.out), rank));
     }
@@ -153,74 +112,6 @@ class RowStages {
     if (product.residual) emit_.read(operand(product.residual->residual, rank, rows));
     emit_.write(region_of(rows, product.buffers.out, rank));
     emit_.task(lane, Opcode::reduce);
-  }
-
-  void send() {
-    if (op_.ranks == 1) return send_by_lanes(1);
-    switch (state_.schedule.mover_of_edge(segment_.name)) {
-      case Mover::copy_engine:
-        send_by_copies();
-        return send_by_lanes(op_.ranks);  // its own
-      case Mover::nccl:
-        return send_by_nccl();
-      case Mover::epilogue:
-      case Mover::comm_blocks:
-        return send_by_lanes(1);
-    }
-  }
-
-  // Each block to the ranks from the `next`th behind its own on, and last to its own.
-  void send_by_lanes(int next) {
-    for (int rank = 0; rank < op_.ranks; ++rank) {
-      for_each_block(rank, [&](uint32_t lane, Rect rows) {
-        emit_.read(region_of(rows, buffer_of(segment_.input), rank));
-        write_to_all(rank, rows, next);
-        emit_.task(lane, Opcode::copy);
-      });
-    }
-  }
-
-  // Rows of a rank, counted from its first, and where they lie in the whole.
-  Rect own_rows(int rank) const {
-    const RowShards shards{worked_on().rows, op_.ranks};
-    return {0, static_cast<int32_t>(shards.size(rank)), 0, static_cast<int32_t>(worked_on().cols)};
-  }
-  Region gathered_rows(int source, int rank) const {
-    const RowShards shards{worked_on().rows, op_.ranks};
-    const uint16_t out = *state_.plan.find_buffer(op_.tensor(segment_.result).name);
-    return region_of(own_rows(source).moved(static_cast<int32_t>(shards.begin(source))), out, rank);
-  }
-
-  // All that a rank has in one copy to each other, the next rank first.
-  void send_by_copies() {
-    for (int rank = 0; rank < op_.ranks; ++rank) {
-      if (own_rows(rank).empty()) continue;
-      for (int i = 1; i < op_.ranks; ++i) {
-        emit_.read(region_of(own_rows(rank), buffer_of(segment_.input), rank));
-        emit_.write(gathered_rows(rank, (rank + i) % op_.ranks));
-        emit_.task(state_.lanes.copy_lane(rank, 0), Opcode::copy);
-      }
-    }
-  }
-
-  void send_by_nccl() {
-    for (int rank = 0; rank < op_.ranks; ++rank) {
-      emit_.read(region_of(own_rows(rank), buffer_of(segment_.input), rank));
-      for (int source = 0; source < op_.ranks; ++source) {
-        emit_.write(gathered_rows(source, rank));
-      }
-      emit_.collective(rank, CollectiveKind::all_gather, 0);
-    }
-  }
-
-  // Rows of the rank's own, where each caller has all of the segment's result; of callers those
-  // from the `next`th behind the rank on.
-  void write_to_all(int rank, const Rect& rows, int next = 1) {
-    const std::optional<uint16_t> out = state_.plan.find_buffer(op_.tensor(segment_.result).name);
-    const auto first = static_cast<int32_t>(RowShards{worked_on().rows, op_.ranks}.begin(rank));
-    for (int i = next; i <= op_.ranks; ++i) {
-      emit_.write(region_of(rows.moved(first), *out, (rank + i) % op_.ranks));
-    }
   }
 
   Lowering& state_;
@@ -253,10 +144,9 @@ const SegmentLowering* product_with_rows(const Lowering& state, const PartLoweri
 
 AfterTiles emit_rows(Lowering& state, const PartLowering& part, const OperatorSegment& segment,
                      bool by_movers) {
-  const auto stages = std::make_shared<RowStages>(state, part, segment, by_movers);
-  stages->emit();
-  if (!segment.is_gather()) return {};
-  return {{}, [stages] { stages->deliver(); }};
+  if (segment.is_edge()) return tasks_of(segment.edge).emit_output(state, part, segment, by_movers);
+  RowStages(state, part, segment, by_movers).emit();
+  return {};
 }
 
 }  // namespace stretto

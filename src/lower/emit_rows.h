@@ -1,4 +1,4 @@
-// Segments without a product: stages over rows that a rank has, and gathers for the caller.
+// Segments without a product: stages over rows that a rank has, and edges for the caller.
 #pragma once
 
 #include "lower/emit_patterns.h"
@@ -8,6 +8,10 @@ namespace stretto {
 // For a part of the rows, by compute lanes or by movers that are blocks.
 AfterTiles emit_rows(Lowering& state, const PartLowering& part, const OperatorSegment& segment,
                      bool by_movers);
+
+// Of a gather's segment, likewise: what a rank has goes to all.
+AfterTiles emit_gathered_output(Lowering& state, const PartLowering& part,
+                                const OperatorSegment& edge, bool by_movers);
 
 // The product whose lanes take the segment's rows behind their tiles, as the schedule says; null:
 // rows are a kernel of their own. Where the product's sums are one-shot, the rows' tasks make them.

@@ -147,7 +147,7 @@ class SegmentsInTurn {
   // That the stages of a rank read and write.
   int64_t elements_of_rows(const OperatorSegment& rows) const {
     const Operator& op = state_.parts[0].rows.op;
-    if (rows.is_gather()) return 0;  // a link's time, whoever sends
+    if (rows.is_edge()) return 0;  // a link's time, whoever sends
     int64_t elements = 0;
     for (const int id : rows.stages) {
       const Tensor& out = op.tensor(op.stage(id).out);

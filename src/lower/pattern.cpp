@@ -12,10 +12,11 @@ const EdgeTasks* const kEdgeTasks[] = {STRETTO_EDGES(STRETTO_ROW)};
 
 }  // namespace
 
+const EdgeTasks& tasks_of(Edge edge) { return *kEdgeTasks[static_cast<size_t>(edge)]; }
+
 const Pattern& pattern_of(const Segment& op, const Schedule& schedule) {
   if (op.ranks == 1 || !op.communicates()) return patterns::local;
-  const Edge edge = op.kind.in != Edge::none ? op.kind.in : op.kind.out;
-  const EdgeTasks& tasks = *kEdgeTasks[static_cast<size_t>(edge)];
+  const EdgeTasks& tasks = tasks_of(op.kind.in != Edge::none ? op.kind.in : op.kind.out);
   STRETTO_ASSERT(tasks.pattern != nullptr, "rows that choose matrices are lowered otherwise");
   return tasks.pattern(op, schedule);
 }

@@ -11,6 +11,8 @@ namespace stretto {
 
 struct AfterTiles;
 class Emitter;
+struct Lowering;
+struct PartLowering;
 class PatternBuffers;
 struct SegmentLowering;
 
@@ -49,6 +51,9 @@ struct Pattern {
 struct EdgeTasks {
   // By a schedule of more than one rank. Null: no dense product has such an edge.
   const Pattern& (*pattern)(const Segment& op, const Schedule& schedule) = nullptr;
+  // Of an edge at no product, for the caller. Null: it serves none.
+  AfterTiles (*emit_output)(Lowering& state, const PartLowering& part, const OperatorSegment& edge,
+                            bool by_movers) = nullptr;
 };
 
 // The rows of all edges, in the order of the list; each is in the file of its tasks.
@@ -58,6 +63,7 @@ STRETTO_EDGES(STRETTO_ROW)
 #undef STRETTO_ROW
 }  // namespace edges
 
+const EdgeTasks& tasks_of(Edge edge);
 const Pattern& pattern_of(const Segment& op, const Schedule& schedule);
 
 // Layouts of rows (lay_out_rows.cpp): as they come, all of them or the rank's own; shard by shard;

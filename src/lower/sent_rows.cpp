@@ -8,7 +8,7 @@ namespace stretto {
 
 const OperatorSegment* gather_by_stage(const Lowering& state, const PartLowering& part,
                                        const OperatorSegment& rows) {
-  if (rows.product || rows.is_gather()) return nullptr;
+  if (rows.product || rows.is_edge()) return nullptr;
   const Operator& op = part.rows.op;
   const Stage& last = op.stage(rows.stages.back());
   if (hands_over(last.kind) || last.out != rows.result ||

@@ -34,10 +34,11 @@ double link_bytes(const Operator& op) {
   double bytes = 0;
   for (const OperatorSegment& segment : op.segments) {
     if (segment.product) bytes += link_bytes(*segment.product);
-    if (!segment.is_gather()) continue;
+    const EdgeKind& edge = kind_of(segment.edge);
     const Tensor& tensor = op.tensor(segment.input);
-    bytes += static_cast<double>(tensor.rows) * static_cast<double>(tensor.cols) *
-             static_cast<double>(num_bytes(op.dtype)) * (op.ranks - 1) / op.ranks;
+    bytes += edge.times_sent * static_cast<double>(tensor.rows) * static_cast<double>(tensor.cols) *
+             static_cast<double>(num_bytes(op.dtype)) * (op.ranks - 1) / op.ranks /
+             (edge.exchanges ? op.ranks : 1);
   }
   return bytes;
 }

@@ -28,7 +28,8 @@ struct SegmentCut {
 
 // Once all stages are in segments: whose the edges between them are.
 void put_edges(SegmentCut& cut);
-// What a rank has a part of and the caller gets whole: segments behind all others.
-void gather_outputs(SegmentCut& cut);
+// What the caller gets otherwise than ranks have it, where no product moves it: segments behind all
+// others.
+void put_edges_of_outputs(SegmentCut& cut);
 
 }  // namespace stretto

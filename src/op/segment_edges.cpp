@@ -117,8 +117,12 @@ class EdgePutter {
                          user->kind == StageKind::count);
     if (routes) return;
     const int from = segment_of(tensor);
+    const EdgeKind& kind = kind_of(*edge);
+    const bool is_drained = kind.drains && from != kCaller && segment(from).product;
+    if (kind.serves_callers && !is_drained && user == nullptr && waits_for_all(tensor)) {
+      return;  // put_edges_of_outputs()
+    }
     if (*edge == Edge::gather) {
-      if (user == nullptr && waits_for_all(tensor)) return;  // gather_outputs()
       if (user != nullptr && user->kind == StageKind::gather) {
         if (is_gathered_for_product(tensor)) return;
         return refuse(
@@ -137,7 +141,6 @@ class EdgePutter {
                       "gather",
                       made.name, to_string(user->kind)));
     }
-    const EdgeKind& kind = kind_of(*edge);
     if (from == kCaller || !segment(from).product) {
       return refuse(
           fmt::format("{} needs {} {} that no product makes or takes: no schedule serves that",
@@ -206,15 +209,20 @@ class EdgePutter {
 
 void put_edges(SegmentCut& cut) { EdgePutter(cut).put(); }
 
-void gather_outputs(SegmentCut& cut) {
+void put_edges_of_outputs(SegmentCut& cut) {
   for (const OperatorOutput& output : cut.op.outputs) {
     const Tensor& made = cut.op.tensor(output.tensor);
-    if (edge_between(made.held, output.held) != Edge::gather) continue;
-    OperatorSegment gather;
-    gather.name = made.name;
-    gather.input = gather.result = output.tensor;
-    gather.result_held = output.held;
-    cut.segments.push_back(std::move(gather));
+    const Edge edge = edge_between(made.held, output.held).value_or(Edge::none);
+    const auto leaves_it = [&](const OperatorSegment& one) {
+      return one.product && one.result == output.tensor && one.result_held == output.held;
+    };
+    if (!kind_of(edge).serves_callers || std::ranges::any_of(cut.segments, leaves_it)) continue;
+    OperatorSegment behind;
+    behind.name = made.name;
+    behind.input = behind.result = output.tensor;
+    behind.result_held = output.held;
+    behind.edge = edge;
+    cut.segments.push_back(std::move(behind));
   }
 }
 

@@ -24,7 +24,7 @@ class SegmentCutter {
     std::stable_partition(segments_.begin(), segments_.end(), [&](const OperatorSegment& segment) {
       return !hands_over(op_.stage(segment.stages[0]).kind);
     });
-    gather_outputs(cut_);
+    put_edges_of_outputs(cut_);
     op_.segments = std::move(segments_);
   }
 

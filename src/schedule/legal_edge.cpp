@@ -36,7 +36,7 @@ std::string why_no_edge(const Operator& op, const OperatorSchedule& schedule,
     return segment->name == edge.name;
   });
   if (found == known.end()) return unknown_word("edge", edge.name, names_of_scheduled_edges(op));
-  if (!(*found)->is_gather()) {
+  if (!(*found)->is_edge()) {
     if (edge.mover == Mover::epilogue) return why_no_rows_with_tiles(op, schedule, **found);
     return fmt::format(
         "mover={} of stages over rows, which move nothing: take mover=epilogue, with which the "

@@ -111,7 +111,7 @@ class WordReader {
     }
     for (size_t i = 0; i < edges_.size(); ++i) {
       // Who sends an edge's rows if nobody says so; rows have a kernel of their own then.
-      const bool is_default = edges_[i]->is_gather() && movers_[i] == Mover::epilogue;
+      const bool is_default = edges_[i]->is_edge() && movers_[i] == Mover::epilogue;
       if (movers_[i] && !is_default) schedule.edges.push_back({edges_[i]->name, *movers_[i]});
     }
   }

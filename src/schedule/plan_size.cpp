@@ -63,11 +63,11 @@ double estimate_look_ups(const Segment& op, const Schedule& schedule) {
 
 // Ranks cut their rows in as many blocks as they have lanes; a gather sends each to all ranks.
 double estimate_rows(const Operator& op, const OperatorSegment& segment, const Machine& machine) {
-  const bool is_gather = segment.is_gather();
-  const int of = is_gather ? segment.input : op.stage(segment.stages[0]).out;
+  const bool is_edge = segment.is_edge();
+  const int of = is_edge ? segment.input : op.stage(segment.stages[0]).out;
   const double blocks =
       static_cast<double>(std::min<int64_t>(op.tensor(of).rows, std::max(1, machine.sms)));
-  return op.ranks * blocks * (is_gather ? op.ranks : static_cast<double>(segment.stages.size()));
+  return op.ranks * blocks * (is_edge ? op.ranks : static_cast<double>(segment.stages.size()));
 }
 
 }  // namespace

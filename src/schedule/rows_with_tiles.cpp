@@ -49,7 +49,7 @@ std::string why_no_sums(const OperatorSegment& product, const Schedule& schedule
 }  // namespace
 
 bool takes_rows_with_tiles(const OperatorSchedule& schedule, const OperatorSegment& rows) {
-  return !rows.product && !rows.is_gather() &&
+  return !rows.product && !rows.is_edge() &&
          std::any_of(schedule.edges.begin(), schedule.edges.end(), [&](const EdgeSchedule& one) {
            return one.name == rows.name && one.mover == Mover::epilogue;
          });

@@ -14,7 +14,7 @@ std::vector<const OperatorSegment*> scheduled_products(const Operator& op) {
 
 std::vector<const OperatorSegment*> scheduled_edges(const Operator& op) {
   const auto comes_before = [](const OperatorSegment& a, const OperatorSegment& b) {
-    return !b.product && (a.product || (a.is_gather() && !b.is_gather()));
+    return !b.product && (a.product || (a.is_edge() && !b.is_edge()));
   };
   std::vector<const OperatorSegment*> edges;
   for (const OperatorSegment& segment : op.segments) {
