@@ -151,7 +151,7 @@ void LibraryPath::enqueue_input(int rank, size_t number) const {
   const int64_t block = product.row_shards().block();
   if (product.kind.in == Edge::dispatch && !sent_[number].empty()) {
     send_chosen(rank, number, mine.made.address(), mine.rows.address(), false);
-  } else if (product.gathers() || product.kind.in == Edge::dispatch) {
+  } else if (kind_of(product.kind.in).feeds && !product.exchanges_input()) {
     tensors_.nccl()->all_gather({rank, team_of(product)}, stream, from, mine.rows.address(),
                                 block * product.k, op_.dtype);
   } else if (product.exchanges_input()) {
@@ -246,23 +246,17 @@ void LibraryPath::enqueue_output(int rank, size_t number) const {
   if (product.kind.out == Edge::combine && !sent_[number].empty()) {
     return send_chosen(rank, number, mine.rows.address(), made, true);
   }
-  switch (product.kind.out) {
-    case Edge::combine:
-    case Edge::reduce_scatter:
-      return tensors_.nccl()->reduce_scatter({rank, team_of(product)}, stream, made, own,
-                                             block * product.n, op_.dtype);
-    case Edge::all_reduce:
-      return tensors_.nccl()->all_reduce({rank, team_of(product)}, stream, made, made,
-                                         product.m * product.n, op_.dtype);
-    case Edge::all_to_all:
-      if (product.looks_up()) {
-        return exchange(rank, product, made, own, by_tables(product));
-      }
-      return exchange_back(rank, product, made, own, product.shares_of(product.n));
-    case Edge::none:
-    case Edge::gather:
-    case Edge::dispatch:
-      return;
+  const EdgeKind& edge = kind_of(product.kind.out);
+  if (edge.exchanges && product.looks_up()) {
+    exchange(rank, product, made, own, by_tables(product));
+  } else if (edge.exchanges) {
+    exchange_back(rank, product, made, own, product.shares_of(product.n));
+  } else if (edge.adds && edge.reaches_all) {
+    tensors_.nccl()->all_reduce({rank, team_of(product)}, stream, made, made, product.m * product.n,
+                                op_.dtype);
+  } else if (edge.adds) {
+    tensors_.nccl()->reduce_scatter({rank, team_of(product)}, stream, made, own, block * product.n,
+                                    op_.dtype);
   }
 }
 
