@@ -71,7 +71,10 @@ struct Segment {
   bool exchanges_output() const { return kind_of(kind.out).exchanges; }
   bool exchanges() const { return exchanges_input() || exchanges_output(); }
   // Tiles are made before they are sent, not after.
-  bool sends_tiles() const { return makes_terms() || exchanges_output(); }
+  bool sends_tiles() const {
+    const EdgeKind& behind = kind_of(kind.out);
+    return makes_terms() || (behind.drains && !behind.goes_by_ids);
+  }
   // Ranks have blocks of the rows of what they begin or end with.
   bool owns_rows() const {
     return gathers() || kind.out == Edge::reduce_scatter || multiplies_own_rows();

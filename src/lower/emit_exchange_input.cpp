@@ -129,7 +129,7 @@ const Pattern& exchange_by(const Segment& op, const Schedule& schedule) {
 
 }  // namespace
 
-const EdgeTasks edges::all_to_all{exchange_by};
+const EdgeTasks edge_tasks::all_to_all{exchange_by};
 
 void emit_exchanged(SegmentLowering& state, Emitter& emit,
                     const std::function<void(int32_t wave)>& after_wave) {

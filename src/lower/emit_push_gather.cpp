@@ -190,6 +190,6 @@ const Pattern& gather_by(const Segment&, const Schedule& schedule) {
 
 }  // namespace
 
-const EdgeTasks edges::gather{gather_by, emit_gathered_output};
+const EdgeTasks edge_tasks::gather{gather_by, emit_gathered_output};
 
 }  // namespace stretto

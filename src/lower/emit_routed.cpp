@@ -176,7 +176,7 @@ AfterTiles emit_routed(Lowering& state, RoutedLowering& product) {
 }
 
 // Only rows that choose matrices have these; their tasks are RoutedLowering's.
-const EdgeTasks edges::dispatch{};
-const EdgeTasks edges::combine{};
+const EdgeTasks edge_tasks::dispatch{};
+const EdgeTasks edge_tasks::combine{};
 
 }  // namespace stretto

@@ -288,7 +288,7 @@ const Pattern& reduce_by(const Segment&, const Schedule& schedule) {
 
 }  // namespace
 
-const EdgeTasks edges::reduce_scatter{reduce_by};
-const EdgeTasks edges::all_reduce{reduce_by};
+const EdgeTasks edge_tasks::reduce_scatter{reduce_by};
+const EdgeTasks edge_tasks::all_reduce{reduce_by};
 
 }  // namespace stretto

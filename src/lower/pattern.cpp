@@ -6,7 +6,7 @@
 namespace stretto {
 namespace {
 
-#define STRETTO_ROW(name, ...) &edges::name,
+#define STRETTO_ROW(name, ...) &edge_tasks::name,
 const EdgeTasks* const kEdgeTasks[] = {STRETTO_EDGES(STRETTO_ROW)};
 #undef STRETTO_ROW
 

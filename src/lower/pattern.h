@@ -57,11 +57,11 @@ struct EdgeTasks {
 };
 
 // The rows of all edges, in the order of the list; each is in the file of its tasks.
-namespace edges {
+namespace edge_tasks {
 #define STRETTO_ROW(name, ...) extern const EdgeTasks name;
 STRETTO_EDGES(STRETTO_ROW)
 #undef STRETTO_ROW
-}  // namespace edges
+}  // namespace edge_tasks
 
 const EdgeTasks& tasks_of(Edge edge);
 const Pattern& pattern_of(const Segment& op, const Schedule& schedule);

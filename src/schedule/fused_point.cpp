@@ -30,7 +30,7 @@ class FusedCosts {
     const int64_t tiles = ceil_div(op_.local_m(), kRows) * ceil_div(op_.product_cols(), width);
     const int sms = machine_.sms - comm_sms;
     const double tile = tile_us(width), gemm = static_cast<double>(ceil_div(tiles, sms)) * tile;
-    if (!op_.makes_terms()) return std::max(gemm, send_us(rate(comm_sms), sent_bytes()) + tile);
+    if (!op_.sends_tiles()) return std::max(gemm, send_us(rate(comm_sms), sent_bytes()) + tile);
     const double last =
         static_cast<double>(std::min<int64_t>(tiles, sms)) * kRows * width * element() * factor();
     const double link = machine_.link_gb_per_s;
@@ -42,7 +42,7 @@ class FusedCosts {
   // Bytes that leave a GPU for each byte of its tiles.
   double factor() const { return op_.adds_for_all() ? 2 * share_ : share_; }
   double sent_bytes() const {
-    const double elements = op_.makes_terms()
+    const double elements = op_.sends_tiles()
                                 ? static_cast<double>(op_.m) * static_cast<double>(op_.n)
                                 : static_cast<double>(op_.m) * static_cast<double>(op_.k);
     return elements * element() * factor();
@@ -70,7 +70,7 @@ class FusedCosts {
 
 FusedPoint fused_point(const Segment& op, const Machine& machine, int usual_comm_sms) {
   const int most = std::max(0, machine.sms - 1);
-  const bool gathers = problems(op).empty() && !op.makes_terms();
+  const bool gathers = problems(op).empty() && !op.sends_tiles();
   FusedPoint point;
   point.comm_sms = gathers ? std::clamp(usual_comm_sms, 0, most) : 0;
   point.tile = default_tile(op, machine.sms - point.comm_sms);

@@ -1,7 +1,22 @@
 // What makes a schedule impossible.
 #include "schedule/legal_rules.h"
+#include "stretto/error.h"
 
 namespace stretto {
+namespace {
+
+#define STRETTO_ROW(name, ...) &edge_rules::name,
+const EdgeRules* const kEdgeRules[] = {STRETTO_EDGES(STRETTO_ROW)};
+#undef STRETTO_ROW
+
+// On one rank nothing moves.
+const EdgeRules& rules_of(const Segment& op) {
+  const Edge at_product = op.kind.in != Edge::none ? op.kind.in : op.kind.out;
+  const Edge edge = op.ranks > 1 ? at_product : Edge::none;
+  return *kEdgeRules[static_cast<size_t>(edge)];
+}
+
+}  // namespace
 
 std::vector<std::string> legal(const Segment& op, const Schedule& schedule,
                                const Machine& machine) {
@@ -16,18 +31,13 @@ std::vector<std::string> legal(const Segment& op, const Schedule& schedule,
     check_look_ups(c);
     return std::move(c.reasons);
   }
-  if (op.ranks > 1 && !op.is_routed() && check_exchange(c)) {
-    check_size(c);
-    return std::move(c.reasons);
-  }
   if (op.is_routed()) {
     check_routed(c);
     return std::move(c.reasons);
   }
-  check_gathers(c);
-  check_cluster(c);
-  check_moves(c);
-  check_libraries(c);
+  const EdgeRules& rules = rules_of(op);
+  STRETTO_ASSERT(rules.check != nullptr, "an edge of rows that choose matrices");
+  rules.check(c);
   check_size(c);
   return std::move(c.reasons);
 }

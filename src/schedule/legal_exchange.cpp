@@ -54,12 +54,9 @@ void check_sources(Case& c) {
   }
 }
 
-}  // namespace
-
-bool check_exchange(Case& c) {
+void check_exchange(Case& c) {
   const Schedule& s = c.schedule;
   const std::string_view kind = to_string(c.op.kind);
-  if (!c.op.exchanges()) return false;
   const bool feeds = c.op.exchanges_input();
   const bool by_nccl = s.mover == Mover::nccl;
   if (by_nccl) check_exchange_by_nccl(c);
@@ -103,7 +100,10 @@ bool check_exchange(Case& c) {
   check_sync(c);
   check_reduction(c);
   check_pair(c);
-  return true;
 }
+
+}  // namespace
+
+const EdgeRules edge_rules::all_to_all{check_exchange};
 
 }  // namespace stretto

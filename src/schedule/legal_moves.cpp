@@ -49,19 +49,15 @@ void check_start(Case& c) {
                        "whose tiles wait for no rows", "bring all rows", "tiles begin by kernels"});
 }
 
-}  // namespace
-
 void check_gathers(Case& c) {
   check_phases(c);
   check_own_rows(c);
   check_start(c);
 }
 
-namespace {
-
 void check_mover(Case& c) {
   const Schedule& s = c.schedule;
-  if (c.op.exchanges()) return;  // check_exchange(); on one rank nothing moves
+  if (c.op.exchanges()) return;  // of one rank, and nothing moves
   if (s.mover == Mover::epilogue && !c.op.makes_terms()) {
     c.refuse(
         "mover=epilogue pushes a GEMM's output, but {} communicates its input: take "
@@ -215,13 +211,25 @@ void check_pair(Case& c) {
   }
 }
 
+namespace {
+
 void check_moves(Case& c) {
+  check_gathers(c);
+  check_cluster(c);
   check_mover(c);
   check_sync(c);
   check_order(c);
   check_reduction(c);
   check_rows(c);
   check_pair(c);
+  check_libraries(c);
 }
+
+}  // namespace
+
+const EdgeRules edge_rules::none{check_moves};
+const EdgeRules edge_rules::gather{check_moves};
+const EdgeRules edge_rules::reduce_scatter{check_moves};
+const EdgeRules edge_rules::all_reduce{check_moves};
 
 }  // namespace stretto

@@ -33,17 +33,21 @@ void check_ranges_of_k(Case& c);
 void check_machine(Case& c);
 void check_size(Case& c);
 
-// legal_moves.cpp: of gathers alone, and of all that moves; and those rules of it that also hold
-// where ranks exchange parts.
-void check_gathers(Case& c);
-void check_moves(Case& c);
+// How dense products with an edge move, order and add: one row for each of the list in
+// stretto/edge.h, in the file of its rules. Those of one rank have the rules of none.
+struct EdgeRules {
+  void (*check)(Case& c) = nullptr;  // null: only rows that choose matrices have such an edge
+};
+namespace edge_rules {
+#define STRETTO_ROW(name, ...) extern const EdgeRules name;
+STRETTO_EDGES(STRETTO_ROW)
+#undef STRETTO_ROW
+}  // namespace edge_rules
+
+// legal_moves.cpp: rules that several of them have.
 void check_sync(Case& c);
 void check_reduction(Case& c);
 void check_pair(Case& c);
-
-// legal_exchange.cpp: all that there is to say of how products with an all-to-all move and order;
-// false where there is none.
-bool check_exchange(Case& c);
 
 // legal_routed.cpp: all that there is to say of products whose rows choose matrices.
 void check_routed(Case& c);

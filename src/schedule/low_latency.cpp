@@ -46,7 +46,7 @@ std::string why_no_low_latency(const Segment& op, const Machine& machine, RowCou
     return fmt::format("{} ranks, at most {} are served", op.ranks, kMostLowLatencyRanks);
   }
   if (op.is_routed()) return why_no_chosen_rows(op);
-  const int64_t row = (op.makes_terms() ? op.n : op.k) * num_bytes(op.dtype);
+  const int64_t row = (op.sends_tiles() ? op.n : op.k) * num_bytes(op.dtype);
   const int64_t part = !op.owns_rows() ? op.m : op.row_shards().block();
   const bool fits = rows == RowCount::bucket
                         ? row % kLowLatencyBytes == 0

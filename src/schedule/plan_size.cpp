@@ -132,7 +132,7 @@ double estimate_instrs(const Segment& op, const Schedule& schedule) {
     const bool awaits_each = op.exchanges_input() && schedule.sync == Sync::flag;
     if (awaits_each) per_rank += tiles * ranks * movers;
     if (schedule.k_phases > 1) per_rank += tiles * 2 * (ranks + 1);
-  } else if (op.makes_terms()) {
+  } else if (op.sends_tiles()) {
     // A tile is notified once and waited for once by each rank that reduces it.
     const double reducers = schedule.reduction == Reduction::one_shot ? ranks : 1;
     per_rank += tiles * (2 * reducers + 1 + reducers / ranks);
