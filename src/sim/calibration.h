@@ -10,14 +10,20 @@ namespace stretto::sim {
 
 // What cuBLAS takes for a product (library_product.h): its start, with the first loads and the last
 // stores; a stage of 64 columns of K by tiles too small to fill the time; each wave of tiles beyond
-// the first; adding up ranges of K, beside their sums' bytes; and reading at this share of
-// hbm_gb_per_s, which is of reads and writes, and so many times as fast from the L2 cache, in which
-// runs behind one another find small inputs (one H200, bench/results/products_h200_x1.json: fitted
-// to the tiles that cuBLAS says it took for 190 products of no model's sizes;
-// docs/notes/cublas-alone.md).
+// the first; and adding up ranges of K, beside their sums' bytes (one H200,
+// bench/results/products_h200_x1.json: fitted to the tiles that cuBLAS says it took for 190
+// products of no model's sizes; docs/notes/cublas-alone.md).
 constexpr double kLibraryStartUs = 2.9, kLibraryStageUs = 0.09, kLibraryWaveUs = 2.1;
 constexpr double kLibrarySumsUs = 3.3;
-constexpr double kLibraryRead = 1.09, kReadOfCache = 2.4, kKeptOfCache = 0.2;
+// Inputs that the run before has read, too: the L2 cache has all of them up to the share `kept` of
+// its size, and none of those as large as it is. Rates are shares of hbm_gb_per_s, which is of
+// reads and writes.
+struct Reread {
+  double of_memory, of_cache, kept;
+};
+// cuBLAS: of the same products what is faster warm than cold, 2.9 us of 30 MB, 3.9 of 42, 0.9 of 48
+// and nothing of 50.
+constexpr Reread kLibraryReads{1.09, 1.76, 0.85};
 // MMAs wait for this share of the bytes that pass shared memory; the others pass beside them. So
 // it is with cuBLAS, and with our tall tiles of few columns (256 x 64: 0.39 us of 64 of K where
 // MMAs take 0.26).
@@ -102,6 +108,8 @@ constexpr double kExpertsStored = 1.12;
 // then sends, or stores, what it has multiplied, in this time where no link makes it longer (one
 // H200, 20 shapes of 1 to 128 rows: 4.15 TB/s, 430 TFLOP/s).
 constexpr double kFewRowsStartUs = 1.6, kFewRowsRead = 1.107, kFewRowsRate = 0.52;
+// With what the L2 cache keeps of weights from the run before, less the more there are.
+constexpr Reread kFewRowsReads{kFewRowsRead, 2.4, 0.2};
 constexpr double kFewRowsSplitUs = 0.7, kFewRowsSendUs = 0.9;
 constexpr int kFewRowsColumns = 64, kFewRowsBlocks = 2;
 // An SM takes so many GB/s of weights and tokens. Behind another kernel of a graph so much of a

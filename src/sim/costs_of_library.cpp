@@ -108,7 +108,7 @@ double weights_us(int64_t rows, int columns, int64_t k, const Machine& machine) 
                  : static_cast<double>(ceil_div(k, kStageOfK)) *
                        (kFewRowsStageUs + kFewRowsStageOfRowUs * static_cast<double>(tokens));
   const double read_us =
-      reread_us(static_cast<double>(blocks) * each * kFewRowsColumns, kFewRowsRead, machine);
+      reread_us(static_cast<double>(blocks) * each * kFewRowsColumns, kFewRowsReads, machine);
   double us = 0;
   for (int64_t left = blocks; left > 0; left -= at_once) {
     const int64_t now = std::min(left, at_once);
@@ -326,10 +326,9 @@ void Costs::find_products() {
       // Multiplying does not hide all of reading weights, nor of storing (op/expert_tiles.h, 500
       // times of one H200).
       const bool of_experts = kernel.is_of_experts;
-      const double rate_us =
-          std::hypot(multiply_us / (of_experts ? kExpertsRate : kFp32Rate),
-                     move_us(kernel.weight_bytes, rate),
-                     move_us(kernel.stored_bytes, kExpertsStored * machine_.hbm_gb_per_s));
+      const double rate_us = std::hypot(
+          multiply_us / (of_experts ? kExpertsRate : kFp32Rate), move_us(kernel.weight_bytes, rate),
+          move_us(kernel.stored_bytes, kExpertsStored * machine_.hbm_gb_per_s));
       us = (of_experts ? kExpertsStartUs : kFp32StartUs) +
            std::max(rate_us, move_us(kernel.bytes, rate));
     } else if (gathered_[plan_.reads(*kernel.by_lane.begin()->second.front())[0].buffer]) {

@@ -66,15 +66,16 @@ class Fastest {
 
 }  // namespace
 
-double reread_us(double bytes, double of_memory, const Machine& machine) {
-  const double kept = std::clamp((1 - bytes / machine.l2_bytes()) / (1 - kKeptOfCache), 0.0, 1.0);
-  return bytes * (kept / kReadOfCache + (1 - kept) / of_memory) / (machine.hbm_gb_per_s * 1e3);
+double reread_us(double bytes, const Reread& rates, const Machine& machine) {
+  const double kept = std::clamp((1 - bytes / machine.l2_bytes()) / (1 - rates.kept), 0.0, 1.0);
+  return bytes * (kept / rates.of_cache + (1 - kept) / rates.of_memory) /
+         (machine.hbm_gb_per_s * 1e3);
 }
 
 double library_us(const LibraryProduct& product, double sms, double power, const Machine& machine) {
   const double tiles_us = Fastest(product, sms, power, machine).us();
   const double bytes = static_cast<double>(2 * (product.rows + product.columns) * product.k);
-  const double read_us = reread_us(bytes, kLibraryRead, machine);
+  const double read_us = reread_us(bytes, kLibraryReads, machine);
   // Neither limit is reached all the time where they are alike.
   const double busy_us = std::sqrt(std::hypot(tiles_us * tiles_us, read_us * read_us));
   return kLibraryStartUs + busy_us;

@@ -8,6 +8,8 @@
 
 namespace stretto::sim {
 
+struct Reread;  // calibration.h
+
 // C[rows, columns] = A[rows, k] * B[columns, k]^T, of 16-bit elements.
 struct LibraryProduct {
   int64_t rows = 0, columns = 0, k = 0;
@@ -18,8 +20,7 @@ struct LibraryProduct {
 // that are fastest by this very model: cuBLAS's own choice is nearly as good.
 double library_us(const LibraryProduct& product, double sms, double power, const Machine& machine);
 
-// To read what the run before has read, too, at this share of memory's rate where the L2 cache has
-// not kept it.
-double reread_us(double bytes, double of_memory, const Machine& machine);
+// To read what the run before has read, too.
+double reread_us(double bytes, const Reread& rates, const Machine& machine);
 
 }  // namespace stretto::sim
