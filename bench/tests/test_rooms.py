@@ -13,7 +13,7 @@ ROOM = re.compile(r"^\| `(\w+)/` \|", re.MULTILINE)
 # Those that need no PyTorch; each says its usage, or refuses what it does not know.
 SCRIPTS = ("shapes/layers.py", "shapes/moe.py", "shapes/unseen.py", "rivals/warm_experts.py", "verify/gpu_tests.py",
            "verify/sanitize.py", "report/write.py", "report/pictures.py", "report/summary.py", "report/expert_bars.py",
-           "report/unseen_summary.py")
+           "report/unseen_summary.py", "report/held_back.py")
 
 
 class Rooms(unittest.TestCase):
