@@ -58,7 +58,7 @@ void check_gathers(Case& c) {
 void check_mover(Case& c) {
   const Schedule& s = c.schedule;
   if (c.op.exchanges()) return;  // of one rank, and nothing moves
-  if (s.mover == Mover::epilogue && !c.op.makes_terms()) {
+  if (s.mover == Mover::epilogue && !c.op.sends_tiles()) {
     c.refuse(
         "mover=epilogue pushes a GEMM's output, but {} communicates its input: take "
         "mover=comm-blocks or copy-engine",
@@ -93,16 +93,16 @@ void check_order(Case& c) {
   const Schedule& s = c.schedule;
   if (c.op.exchanges()) return;  // the same
   const bool for_gather = s.order == Order::own_first || s.order == Order::arrival;
-  if (for_gather && c.op.makes_terms()) {
+  if (for_gather && c.op.sends_tiles()) {
     c.refuse("order={} follows gathered input: take order=peer-staggered for {}",
              to_string(s.order), to_string(c.op.kind));
   }
-  if (s.order == Order::peer_staggered && !c.op.makes_terms()) {
+  if (s.order == Order::peer_staggered && !c.op.sends_tiles()) {
     c.refuse("order={} follows the owners of output: take order=own-first for {}",
              to_string(s.order), to_string(c.op.kind));
   }
   const bool by_rows = s.granularity == Granularity::tile || s.granularity == Granularity::slice;
-  if (s.order == Order::interleaved && !c.op.makes_terms() &&
+  if (s.order == Order::interleaved && !c.op.sends_tiles() &&
       (s.mover == Mover::nccl || !by_rows)) {
     c.refuse(
         "order=interleaved with mover={} at granularity={}: gathers take tile rows of all owners "
