@@ -137,6 +137,10 @@ constexpr double kFewRowsBeside = 1.3;
 // the last vectors that it sends have come, the kernel that receives takes about as long as the
 // other: its blocks are there already.
 constexpr double kFewRowsEarlyUs = 1.5, kReceiveUs = 1;
+// A product of cuBLAS behind another product of the same plan takes so much longer than by itself
+// (bench/results/few_rows_graphs_h200_x2.json and others, MLPs and layers of 16 to 512 rows: 1.5 to
+// 11 us a product, 4 in the median).
+constexpr double kLibraryBehindUs = 4;
 // Around cuBLAS, too, starts of one are over before the other has ended: of cuBLAS behind a gather
 // whose data is its own signal, and of such sums behind cuBLAS (2 x H200, 90 products of 1 to 512
 // rows, what low-latency takes beside cuBLAS alone: bench/results/unseen_h200_x2.json,

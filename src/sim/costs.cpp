@@ -103,7 +103,7 @@ Costs::Costs(const Plan& plan, const Machine& machine)
       });
   find_sent();
   find_next_kernels();
-  is_one_kernel_ = is_one_kernel();
+  is_one_stream_ = is_one_stream();
   find_mma_cols();
   find_parts();
   find_terms();

@@ -94,12 +94,12 @@ class Costs {
   // From the end of the run before until blocks are at work.
   double launch_us() const {
     if (is_library_next(0)) return forks_ ? kForkUs : 0;  // the rest is in what its products take
-    return is_one_kernel_ ? machine_.chained_launch_us : machine_.launch_us;
+    return is_one_stream_ ? machine_.chained_launch_us : machine_.launch_us;
   }
   // From the end of a rank's kernel until the blocks of the next one, behind so many boundaries,
   // are at work.
   double boundary_us(size_t behind) const {
-    if (passes_behind_.contains(behind)) return machine_.chained_launch_us;
+    if (passes_behind_.contains(behind) || is_one_stream_) return machine_.chained_launch_us;
     if (!starts_itself_ || !is_library_next(behind)) return machine_.launch_us;
     return forks_ ? kAwaitUs : 0;
   }
@@ -130,7 +130,7 @@ class Costs {
   void add_inputs_of_entry(const Instr& instr, std::vector<Region>& regions) const;
   double mma_us(const Instr& instr) const;    // of a gemm whose clock nothing holds down
   double stages_us(const Instr& gemm) const;  // that its stages of K take at least
-  bool is_one_kernel() const;
+  bool is_one_stream() const;
   void find_mma_cols();
   void find_parts();
   void share_inputs();
@@ -160,7 +160,7 @@ class Costs {
   const Machine& machine_;
   const MoverKernels mover_kernels_;
   const ChosenExperts chosen_;
-  bool is_one_kernel_ = false;  // every rank's run
+  bool is_one_stream_ = false;  // of kernels of ours, in every rank's run: each starts early
   int64_t mma_cols_ = 1;        // multiples of columns that tiles are padded to
   double link_rate_ = 0;
   bool starts_itself_ = false;  // a library's product behind a boundary, in the time it takes

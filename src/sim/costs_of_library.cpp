@@ -51,6 +51,19 @@ void add_product(const Plan& plan, const Instr& gemm, Kernel& kernel) {
 }
 
 // A call each for rows that do not lie behind the others.
+std::set<uint16_t> weights_of_first_product(const Plan& plan) {
+  std::set<uint16_t> buffers;
+  for (const OperatorSegment& segment : plan.op.segments) {
+    if (!segment.product) continue;
+    for (const int weight : segment.weights) {
+      if (const auto buffer = plan.find_buffer(plan.op.tensor(weight).name))
+        buffers.insert(*buffer);
+    }
+    break;
+  }
+  return buffers;
+}
+
 std::vector<LibraryProduct> products_of(const Kernel& kernel) {
   std::vector<LibraryProduct> products;
   for (const auto& [place, made] : kernel.multiplied) {
@@ -290,6 +303,12 @@ void Costs::find_products() {
   }
   // Most ranks have the same.
   std::map<std::tuple<LibraryProduct, double, double>, double> known_us;
+  std::vector<std::set<uint16_t>> begun(ranks);  // weights of the first product, then of others'
+  for (std::set<uint16_t>& weights : begun) weights = weights_of_first_product(plan_);
+  const auto is_behind_another = [&](uint16_t rank, const Kernel& kernel) {
+    const Instr& gemm = *kernel.by_lane.begin()->second.front();
+    return begun[rank].insert(plan_.reads(gemm).back().buffer).second;
+  };
   for (auto& [place, kernel] : kernels) {
     // A gather's last is beside nobody.
     const bool is_alone = place.second == last[place.first] && !plan_.op.ends_with_terms();
@@ -333,6 +352,8 @@ void Costs::find_products() {
            std::max(rate_us, move_us(kernel.bytes, rate));
     } else if (gathered_[plan_.reads(*kernel.by_lane.begin()->second.front())[0].buffer]) {
       us -= kLibraryEarlyUs;
+    } else if (is_behind_another(place.first, kernel)) {
+      us += kLibraryBehindUs;
     }
     for (const auto& [lane, gemms] : kernel.by_lane) {
       for (const Instr* gemm : gemms) {

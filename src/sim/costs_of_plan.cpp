@@ -30,22 +30,24 @@ double power_share(std::span<const PowerPoint> points, double us) {
 
 }  // namespace
 
-// Communication lanes that only copy are blocks of the GEMM kernel.
-bool Costs::is_one_kernel() const {
+// Communication lanes that only copy are blocks of the GEMM kernel. Behind a kernel of a library's
+// none starts early, nor does one of theirs.
+bool Costs::is_one_stream() const {
   if (mover_kernels_.any()) return false;
   std::vector<bool> computes(static_cast<size_t>(plan_.ranks()), false);
-  const auto ends_kernel = [](const Lane& lane, const Instr& instr) {
+  const bool by_library = plan_.any_library();
+  const auto is_apart = [=](const Lane& lane, const Instr& instr) {
     const TaskKind* const kind = instr.kind();
     const bool adds =
         lane.kind == LaneKind::comm && kind != nullptr && kind->worker == Worker::mover_kernel;
-    return adds || instr.op == Opcode::boundary || instr.op == Opcode::collective;
+    return adds || instr.op == Opcode::collective || (instr.op == Opcode::boundary && by_library);
   };
   for (const Lane& lane : plan_.lanes) {
     if (lane.instrs.empty()) continue;
     computes[lane.rank] = computes[lane.rank] || lane.kind == LaneKind::compute;
     if (lane.kind != LaneKind::compute && lane.kind != LaneKind::comm) return false;
     for (const Instr& instr : lane.instrs) {
-      if (ends_kernel(lane, instr)) return false;
+      if (is_apart(lane, instr)) return false;
     }
   }
   return std::all_of(plan_.lanes.begin(), plan_.lanes.end(),

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "plan/tile_task.h"
+#include "sim/calibration.h"
 #include "sim/costs.h"
 #include "stretto/lower.h"
 #include "stretto/simulate.h"
@@ -76,9 +77,34 @@ TEST(Products, OfALibraryBehindABoundaryStartByThemselves) {
   ASSERT_EQ(mixed.library_kernels.size(), 1u);
   const auto behind = static_cast<size_t>(mixed.library_kernels.front().behind);
   EXPECT_EQ(costs.boundary_us(behind), 0);
-  EXPECT_EQ(sim::Costs(plan_of("tiles"), machine()).boundary_us(behind), machine().launch_us);
+  EXPECT_EQ(sim::Costs(plan_of("tiles"), machine()).boundary_us(behind),
+            machine().chained_launch_us);
   EXPECT_GT(costs.launch_us(), 0);
   EXPECT_EQ(sim::Costs(plan_of("library/down:tiles"), machine()).launch_us(), 0);
+}
+
+TEST(Products, OfALibraryBehindAnotherTakeLonger) {
+  const Operator both = make_operator("mlp", {{"m", 128}, {"h", 512}, {"f", 1024}}, 2);
+  const Operator one = make_operator("gemm-rs", {{"m", 128}, {"n", 512}, {"k", 1024}}, 2);
+  // What the last kernel of a lane takes, at most.
+  const auto last_us = [](const Operator& op) {
+    const Plan plan = lower(op, parse_schedules("library", op, machine()), machine());
+    const sim::Costs costs(plan, machine());
+    double most_us = 0;
+    for (const Lane& lane : plan.lanes) {
+      double us = 0;
+      bool is_next = false;
+      for (const Instr& instr : lane.instrs) {
+        is_next |= instr.op == Opcode::boundary;
+        if (instr.op != Opcode::gemm) continue;
+        us = (is_next ? 0 : us) + costs.gemm_us(instr);
+        is_next = false;
+      }
+      most_us = std::max(most_us, us);
+    }
+    return most_us;
+  };
+  EXPECT_NEAR(last_us(both) - last_us(one), sim::kLibraryBehindUs, 0.1);
 }
 
 // In chunks a library multiplies as much, a kernel each, so no sooner than all of it at once.

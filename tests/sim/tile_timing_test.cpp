@@ -196,7 +196,8 @@ TEST(SimulateBoundary, JoinsTheLanesOfARankAndLaunchesWhatFollows) {
   }
   hand.gemm(hand.lane(1, LaneKind::compute), 0);
   Machine machine = round_machine();
-  machine.launch_us = 3;
+  machine.chained_launch_us = 3;  // of kernels of ours alone, each of which starts early
+  machine.launch_us = 4;
   const Simulation result = simulate(hand.plan(), machine);
   // The last boundary launches nothing; the other rank does not take part.
   EXPECT_NEAR(result.total_us, 3 + 20 + 3 + 10, kExact);
