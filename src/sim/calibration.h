@@ -185,9 +185,12 @@ constexpr double kEpilogueSlowdown = 1.5;
 // movers behind it takes).
 constexpr double kStoreOfPartsUs = 1, kStoreOfPartUs = 0.75;
 
-// A block that pushes beside running tiles takes longer by this share, in proportion to the SMs
-// that run them (tuning/h200x8.json, gathers by 4 blocks: 142 GB/s under a GEMM, 177 without).
-constexpr double kPushBesideGemm = 0.25;
+// A block that pushes beside running tiles takes longer than alone by this share, in proportion to
+// the SMs that run them (tuning/h200x8.json, gathers by 4 blocks: 142 GB/s under a GEMM, 46 by one
+// block without). Enough of them fill the link nevertheless (gathers by 12 and 16 blocks of whose
+// time links have half: off by 0.06 and 0.05 where it is 0.12 and 0.10 if the link is slower, too),
+// but not beside cuBLAS.
+constexpr double kPushBesideGemm = 0.3;
 
 // Sums of a range of K come through the fences of two groups of warps beside loads on all SMs, so
 // many times as long as a mover's release (time stamps, docs/notes/split-k.md: 5 to 9 us).

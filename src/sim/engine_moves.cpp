@@ -99,7 +99,10 @@ double Engine::own_pace_us(uint32_t id) {
     const bool sends = lane.kind == LaneKind::comm;
     const double running = state.gemms.running() / std::max(1u, state.compute_lanes);
     const double beside = sends ? 1 + kPushBesideGemm * running : 1;
-    pace = std::max(pace, beside * move_us(flow, costs_.push_rate(state.pushing, flows)));
+    // Beside our tiles a block is slower and many still fill the link; beside cuBLAS they do not.
+    const double together = plan_.library_gemms ? beside : 1;
+    pace = std::max({pace, beside * move_us(flow, costs_.push_rate(1, flows)),
+                     together * move_us(flow, costs_.push_rate(state.pushing, flows))});
     if (sends && costs_.is_short_copy(instr(id / 2))) {
       pace = std::max(pace, move_us(flow, costs_.push_rate(1, flows)) + kLandsUs / transfer.pieces);
     }

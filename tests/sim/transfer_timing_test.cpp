@@ -47,6 +47,34 @@ TEST(SimulateCopy, AShortOneHasLandedBeforeItsBlockSendsMore) {
   EXPECT_NEAR(total_us(4), 4 * kTileBytes / 10e3, kExact);
 }
 
+// Tiles on all SMs slow down each block that sends, but not the link that enough of them fill; not
+// so beside cuBLAS, which leaves them less together.
+TEST(SimulateCopy, BesideTilesABlockIsSlowerAndTheLinkIsNot) {
+  const auto sent_us = [](int blocks, bool by_library) {
+    HandPlan hand(2);
+    for (int i = 0; i < 4; ++i) {
+      const int lane = hand.lane(0, LaneKind::compute);
+      for (int tile = 0; tile < 8; ++tile) hand.gemm(lane, 8 * i + tile);
+    }
+    const int first = hand.lane(0, LaneKind::comm);
+    for (int block = 1; block < blocks; ++block) hand.lane(0, LaneKind::comm);
+    for (int block = 0; block < blocks; ++block) {
+      hand.copy(first + block, hand.part(0, 0, 8), {hand.slots(1, 8 * block, 8)});
+    }
+    Machine machine = round_machine();
+    machine.link_gb_per_s = 1000;
+    machine.push_by_blocks.points = {{1, 20}, {2, 40}, {4, 44}};
+    Plan plan = hand.plan();
+    plan.library_gemms = by_library;
+    return simulate(plan, machine).lanes[static_cast<size_t>(first)].busy_us;
+  };
+  const double slower = 1 + sim::kPushBesideGemm;
+  EXPECT_NEAR(sent_us(1, false), slower * 8 * kTileBytes / 20e3, kExact);
+  EXPECT_NEAR(sent_us(2, false), slower * 8 * kTileBytes / 20e3, kExact);
+  EXPECT_NEAR(sent_us(4, false), 8 * kTileBytes / 11e3, kExact);
+  EXPECT_NEAR(sent_us(4, true), slower * 8 * kTileBytes / 11e3, kExact);
+}
+
 TEST(SimulateCopy, SevenSendersShareTheReceiversPort) {
   HandPlan hand(8);
   for (int rank = 1; rank < 8; ++rank) {
