@@ -16,6 +16,7 @@
 #include "fibre/scenarios/experts.h"
 #include "fibre/scenarios/gather_scatter.h"
 #include "fibre/scenarios/movers.h"
+#include "fibre/scenarios/routed_rows.h"
 #include "fibre/scenarios/stream_signals.h"
 
 namespace stretto::fibre {
@@ -104,6 +105,21 @@ void add_kernels(std::vector<CatalogEntry>& all) {
       [](World& world) {
         chosen_rows_calls(world, {.by_choice = false, .top_k = 5, .round_trip = true});
       });
+  Shape counts = kUsual;  // choices by expert
+  counts.shared_bytes = 1024;
+  all.push_back({"routed_rows",
+                 "rows by token, and the partition of all choices by the same kernel",
+                 EntryKind::kKernel,
+                 counts,
+                 {},
+                 routed_rows_calls});
+  counts.blocks = 4;
+  all.push_back({"routed_rows_by_blocks",
+                 "the same, and two blocks make the partition",
+                 EntryKind::kKernel,
+                 counts,
+                 {},
+                 routed_rows_calls});
   add("push_gather", "all-gather mover: each tile loaded once, stored to all ranks",
       push_gather_calls);
   add("slot_reduce", "reduction mover: follows the producers tile by tile",

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "fibre/expect_clean.h"
+#include "fibre/scenarios/routed_rows.h"
 
 namespace stretto::fibre {
 namespace {
@@ -23,6 +24,17 @@ TEST(ChosenRows, GoAndComeBack) {
       expect_clean(
           shape, [=](World& world) { chosen_rows_calls(world, its); }, shape.ranks <= 3 ? 12 : 4);
     }
+  }
+}
+
+TEST(ChosenRows, ComeWithTheirPartition) {
+  const Shape shapes[] = {{.ranks = 2, .blocks = 2, .threads = 4, .shared_bytes = 4096},
+                          {.ranks = 3, .blocks = 2, .threads = 3, .shared_bytes = 4096},
+                          {.ranks = 2, .blocks = 4, .threads = 3, .shared_bytes = 4096},
+                          {.ranks = 4, .blocks = 1, .threads = 2, .shared_bytes = 4096}};
+  for (const Shape& shape : shapes) {
+    SCOPED_TRACE(fmt::format("{} ranks, {} threads", shape.ranks, shape.threads));
+    expect_clean(shape, routed_rows_calls, shape.ranks <= 3 ? 12 : 4);
   }
 }
 

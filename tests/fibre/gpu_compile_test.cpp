@@ -75,6 +75,7 @@ TEST_P(GpuCompile, EveryHeaderAlone) {
                              "kernels/chosen_sender",
                              "kernels/chosen_sums",
                              "kernels/round_trip_rows",
+                             "kernels/send_and_route",
                              "kernels/send_chosen_rows",
                              "kernels/sum_chosen_rows"}) {
     SCOPED_TRACE(header);
@@ -196,6 +197,10 @@ TEST_P(GpuCompileKernels, ChosenRowsWithoutSpillsAtTheirLaunchBounds) {
       {"kernels/sum_chosen_rows.h", "sum_chosen_rows<Fp16x8, GpuBlock>", "SumChosenArgs<GpuBlock>"},
       512);
   for (const int in_flight : {1, 2}) {
+    expect_good(
+        {"kernels/send_and_route.h", fmt::format("send_and_route<Fp16x8, GpuBlock, {}>", in_flight),
+         "SendAndRouteArgs<GpuBlock>"},
+        512);
     expect_good({"kernels/round_trip_rows.h",
                  fmt::format("round_trip_rows<Bf16x8, GpuBlock, {}>", in_flight),
                  "RoundTripArgs<GpuBlock>"},

@@ -25,8 +25,8 @@ struct BlocksOfThreads {
   void meet_all() const { of_all.arrive_and_wait(); }
   void part() const {}
   void end() const { of_all.arrive_and_wait(); }
-  const int32* at(int32 other, const int32* word) const {
-    return memory[size_t(other)].data() + (word - memory[size_t(block)].data());
+  const int32* at(int32 other, const int32* totals, int32 column) const {
+    return memory[size_t(other)].data() + (totals - memory[size_t(block)].data()) + column;
   }
 };
 
@@ -90,6 +90,20 @@ TEST(PartitionByBlocks, ThatReadOneAnotherMakeTheSame) {
           << one.name;
     }
   }
+}
+
+// Beside what else a kernel does at most half of its blocks make one, with two choices a thread.
+TEST(PartitionByBlocks, BesideOthersAreAsManyAsAreLeft) {
+  EXPECT_EQ(joined_partition_blocks(1, 128), 1);
+  EXPECT_EQ(joined_partition_blocks(1024, 128), 1);
+  EXPECT_EQ(joined_partition_blocks(1025, 128), 2);
+  EXPECT_EQ(joined_partition_blocks(16384, 128), 8);
+  EXPECT_EQ(joined_partition_blocks(16384, 8), 4);
+  EXPECT_EQ(joined_partition_blocks(16384, 3), 1);
+  EXPECT_EQ(joined_partition_blocks(16384, 1), 1);
+  EXPECT_TRUE(joined_partition_fits(16384, 512));
+  EXPECT_TRUE(joined_partition_fits(40000, 256));
+  EXPECT_FALSE(joined_partition_fits(65536, 16));
 }
 
 // Where one block has no room for what it keeps more do; and where none has, steps do it.

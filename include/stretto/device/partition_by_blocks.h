@@ -13,20 +13,22 @@ inline constexpr int32 kPartitionSharedBytes = 200 * 1024;
 // A choice is kept as its column above its number among its warp's of that column.
 inline constexpr int32 kKeptBits = 16;
 
-// What a block has in its shared memory. Of choices, those of its warps, line after line.
+// What a block has in its shared memory, to which Words points. Of choices, those of its warps,
+// line after line.
+template <class Words>
 struct BlockPartitionScratch {
-  int32* words;
+  Words words;
   int32 experts, warps;
 
   STRETTO_HOST_DEVICE int32 columns() const { return experts + 1; }
   // By warp and column: choices, and later how many the warps before have.
-  STRETTO_HOST_DEVICE int32* counts(int32 warp) const { return words + columns() * warp; }
-  STRETTO_HOST_DEVICE int32* totals() const { return counts(warps); }  // by column
-  STRETTO_HOST_DEVICE int32* all() const { return totals() + columns(); }
-  STRETTO_HOST_DEVICE int32* first_rows() const { return all() + columns(); }  // of the block's
-  STRETTO_HOST_DEVICE int32* first_entries() const { return first_rows() + columns(); }
-  STRETTO_HOST_DEVICE int32* entries_of_warps() const { return first_entries() + columns(); }
-  STRETTO_HOST_DEVICE int32* kept() const { return entries_of_warps() + warps; }
+  STRETTO_HOST_DEVICE Words counts(int32 warp) const { return words + columns() * warp; }
+  STRETTO_HOST_DEVICE Words totals() const { return counts(warps); }  // by column
+  STRETTO_HOST_DEVICE Words all() const { return totals() + columns(); }
+  STRETTO_HOST_DEVICE Words first_rows() const { return all() + columns(); }  // of the block's
+  STRETTO_HOST_DEVICE Words first_entries() const { return first_rows() + columns(); }
+  STRETTO_HOST_DEVICE Words entries_of_warps() const { return first_entries() + columns(); }
+  STRETTO_HOST_DEVICE Words kept() const { return entries_of_warps() + warps; }
 };
 
 // Lines of choices of each worker, where so many workers have lines of so many lanes.
@@ -56,14 +58,34 @@ STRETTO_HOST_DEVICE int32 partition_blocks(int32 choices, int32 experts) {
   return fits ? blocks : 0;
 }
 
+// Blocks that make one beside what else their kernel does, with so many threads each: these have
+// two choices each, or more where that would take more than half of all blocks.
+inline constexpr int32 kJoinedThreads = 512;
+STRETTO_HOST_DEVICE int32 joined_partition_blocks(int32 choices, int32 all_blocks) {
+  int32 blocks = 1;
+  while (blocks < kMostPartitionBlocks && choices > 2 * kJoinedThreads * blocks &&
+         4 * blocks <= all_blocks) {
+    blocks *= 2;
+  }
+  return blocks;
+}
+// Whether even one of them has room.
+STRETTO_HOST_DEVICE bool joined_partition_fits(int32 choices, int32 experts) {
+  constexpr int32 kLanes = 32, kWarps = kJoinedThreads / kLanes;
+  return block_partition_scratch(choices, experts, 1, kWarps, kLanes) * 4 <=
+             kPartitionSharedBytes &&
+         experts < (1 << (31 - kKeptBits)) &&
+         lines_of_worker(choices, kWarps, kLanes) * kLanes < (1 << kKeptBits);
+}
+
 // Called by all threads of all blocks of a team, which says where the caller is (`block` of
-// `blocks`, `warp` of `warps`), and has meet() of a block, meet_all() and at(block, word) for what
-// another block has there; between part() and end() no more of that is read. Choices are tokens of
-// their own (top_k 1). tell_bad(how many ids are bad) is called by one thread.
-template <class Worker, typename Of, class Team, typename TellBad>
-STRETTO_HOST_DEVICE void make_partition_by_blocks(const Of& choices, const Partition& to,
-                                                  int32* scratch, const Team& team,
-                                                  const TellBad& tell_bad) {
+// `blocks`, `warp` of `warps`), and has meet() of a block, meet_all() and at(block, totals, column)
+// for what another block has there; between part() and end() no more of that is read. Choices are
+// tokens of their own (top_k 1). To has what Partition has. tell_bad(how many ids are bad) is
+// called by one thread.
+template <class Worker, typename Of, class To, class Words, class Team, typename TellBad>
+STRETTO_HOST_DEVICE void make_partition_by_blocks(const Of& choices, const To& to, Words scratch,
+                                                  const Team& team, const TellBad& tell_bad) {
   constexpr int32 kLine = Worker::kCount;
   const int32 lane = Worker::number(), thread = team.warp * kLine + lane;
   const int32 threads = team.warps * kLine;
@@ -73,15 +95,15 @@ STRETTO_HOST_DEVICE void make_partition_by_blocks(const Of& choices, const Parti
   const int32 of_worker = lines_of_worker(count, workers, kLine) * kLine;
   const int32 begin = worker * of_worker < count ? worker * of_worker : count;
   const int32 end = count - begin < of_worker ? count : begin + of_worker;
-  const BlockPartitionScratch words{scratch, experts, team.warps};
-  int32* const own = words.counts(team.warp);
+  const BlockPartitionScratch<Words> words{scratch, experts, team.warps};
+  const Words own = words.counts(team.warp);
 
   // Each choice's number among those of its warp and column, which is all that is kept of it: ids
   // are read once.
   STRETTO_ROLLED
   for (int32 e = lane; e < columns; e += kLine) own[e] = 0;
   Worker::meet();
-  int32* kept = words.kept() + thread;
+  Words kept = words.kept() + thread;
   detail::each_choice<Worker>(choices, begin, end, [&](int32, int32 column) {
     const AlikeLanes alike = Worker::alike(column, columns);
     const int32 before = column >= 0 ? own[column] : 0;
@@ -89,7 +111,7 @@ STRETTO_HOST_DEVICE void make_partition_by_blocks(const Of& choices, const Parti
     if (column >= 0 && alike.before == 0) own[column] = before + alike.all;
     Worker::meet();
     const bool is_own = column >= 0 && column < experts;
-    *kept = is_own ? (column << kKeptBits) + before + alike.before : -1;
+    kept[0] = is_own ? (column << kKeptBits) + before + alike.before : -1;
     kept += threads;
   });
   team.meet();
@@ -108,7 +130,7 @@ STRETTO_HOST_DEVICE void make_partition_by_blocks(const Of& choices, const Parti
     STRETTO_UNROLL
     for (int32 block = 0; block < kMostPartitionBlocks; ++block) {
       const bool is_there = block < team.blocks && e < columns;
-      const int32 of_block = is_there ? *team.at(block, words.totals() + e) : 0;
+      const int32 of_block = is_there ? team.at(block, words.totals(), e)[0] : 0;
       all += of_block;
       before += block < team.block ? of_block : 0;
     }
@@ -124,7 +146,7 @@ STRETTO_HOST_DEVICE void make_partition_by_blocks(const Of& choices, const Parti
     const int32 left = (columns - first + kLine - 1) / kLine;  // warps that have some
     const int32 in_use = left < team.warps ? left : team.warps;
     const int32 ahead = team.warp < in_use ? team.warp : in_use;
-    int32* const of_warps = words.entries_of_warps();
+    const Words of_warps = words.entries_of_warps();
     const int32 before_warp = detail::sum_column<false>(of_warps, ahead, 1, filled);
     const int32 first_entry = before_warp + behind - entries;
     filled = detail::sum_column<false>(of_warps + ahead, in_use - ahead, 1, before_warp);
@@ -133,7 +155,7 @@ STRETTO_HOST_DEVICE void make_partition_by_blocks(const Of& choices, const Parti
       words.first_entries()[e] = first_entry;
       words.first_rows()[e] = first_entry * rows + before;
       if (team.block == 0 && e < experts) to.rows_of_expert[e] = all;
-      if (team.block == 0 && e == experts) *to.bad_ids = all, tell_bad(all);
+      if (team.block == 0 && e == experts) to.bad_ids[0] = all, tell_bad(all);
     }
     team.meet();
   }
@@ -142,10 +164,10 @@ STRETTO_HOST_DEVICE void make_partition_by_blocks(const Of& choices, const Parti
   kept = words.kept() + thread;
   STRETTO_ROLLED
   for (int32 c = begin + lane; c < end; c += kLine, kept += threads) {
-    const int32 column = *kept >> kKeptBits;
+    const int32 as_kept = kept[0], column = as_kept >> kKeptBits;
     int32 row = -1;
     if (column >= 0) {
-      row = words.first_rows()[column] + own[column] + (*kept & ((1 << kKeptBits) - 1));
+      row = words.first_rows()[column] + own[column] + (as_kept & ((1 << kKeptBits) - 1));
       to.tokens[row] = c;
     }
     to.row_of_choice[c] = row;

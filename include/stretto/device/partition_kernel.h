@@ -35,7 +35,8 @@ struct ClusterTeam {
     if (blocks == 1) return __syncthreads();
     cluster_await();
   }
-  STRETTO_DEVICE const int32* at(int32 of_block, const int32* word) const {
+  STRETTO_DEVICE const int32* at(int32 of_block, const int32* totals, int32 column) const {
+    const int32* const word = totals + column;
     return blocks == 1 ? word : generic_in_cluster(static_cast<uint32>(of_block), word);
   }
 };

@@ -91,8 +91,8 @@ STRETTO_HOST_DEVICE void each_choice(const Of& choices, int32 begin, int32 end,
 
 // Of a column of words, each `step` behind the one before: their sum, from `sum` on. Where they are
 // replaced, each becomes the sum ahead of it. Read some at a time, as ids are.
-template <bool kReplaces, int32 kAtOnce = 4>
-STRETTO_HOST_DEVICE int32 sum_column(int32* words, int32 count, int32 step, int32 sum) {
+template <bool kReplaces, int32 kAtOnce = 4, class Words>
+STRETTO_HOST_DEVICE int32 sum_column(Words words, int32 count, int32 step, int32 sum) {
   STRETTO_ROLLED
   for (int32 first = 0; first < count; first += kAtOnce) {
     int32 some[kAtOnce];

@@ -62,20 +62,21 @@ STRETTO_PRIMITIVE int rank_after(int me, int k, int ranks) {
 
 // What one thread does of work that is shared out by warps: items first, first + step, ... Warps of
 // neighbouring items are of different blocks, so that few items keep all blocks busy. The last of
-// several blocks has none: it greets (greeting.h), and whoever waits for it would wait longer.
+// several blocks has none: it greets (greeting.h), and whoever waits for it would wait longer. Nor
+// have those before it that have something else to do, `others` of them with it.
 struct ThreadShare {
   static constexpr uint32 kNone = ~0u;  // no item has this number
 
   template <class Block>
-  STRETTO_PRIMITIVE static ThreadShare of(Block& block) {
+  STRETTO_PRIMITIVE static ThreadShare of(Block& block, uint32 others = 1) {
     const auto thread = static_cast<uint32>(block.thread_idx());
     const auto threads = static_cast<uint32>(block.num_threads());
     const auto index = static_cast<uint32>(block.block_idx());
     const auto all = static_cast<uint32>(block.num_blocks());
     const auto warp = static_cast<uint32>(block.warp_size());
-    const uint32 blocks = all > 1 ? all - 1 : 1;
+    const uint32 blocks = all > others ? all - others : 1;
     const uint32 step = blocks * threads;
-    if (index == blocks) return {kNone, step};
+    if (index >= blocks) return {kNone, step};
     if (threads % warp != 0) return {index * threads + thread, step};
     return {(thread / warp * blocks + index) * warp + thread % warp, step};
   }

@@ -23,8 +23,9 @@ class ChosenPieces : public ChosenRows<Format, Block> {
       Base::own_count_;
 
  public:
-  STRETTO_PRIMITIVE ChosenPieces(Block& block, const ChosenArgs<Block>& args, uint32 collective)
-      : Base(block, args, collective) {
+  STRETTO_PRIMITIVE ChosenPieces(Block& block, const ChosenArgs<Block>& args, uint32 collective,
+                                 uint32 others = 1)
+      : Base(block, args, collective, others) {
     const auto warp = static_cast<uint32>(block.warp_size());
     lanes_ = static_cast<uint32>(block.num_threads()) % warp == 0 ? warp : 1;
     pieces_ = (sizes_.row_vectors + kInFlight * lanes_ - 1) / (kInFlight * lanes_);

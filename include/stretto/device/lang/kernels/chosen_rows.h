@@ -69,7 +69,9 @@ struct ChosenGreeting {
 template <class Format, class Block>
 class ChosenRows {
  public:
-  STRETTO_PRIMITIVE ChosenRows(Block& block, const ChosenArgs<Block>& args, uint32 collective)
+  // `others`: of ThreadShare.
+  STRETTO_PRIMITIVE ChosenRows(Block& block, const ChosenArgs<Block>& args, uint32 collective,
+                               uint32 others = 1)
       : block_(block),
         args_(args),
         sizes_(args.sizes),
@@ -77,7 +79,7 @@ class ChosenRows {
         me_(static_cast<uint32>(block.rank())),
         own_first_(first_of(me_)),
         own_count_(first_of(me_ + 1) - own_first_),
-        share_(ThreadShare::of(block)),
+        share_(ThreadShare::of(block, others)),
         call_(begin_call(block, args.state)),
         greeting_{args.sizes, collective} {
     const ExpertShares shares{static_cast<int32>(sizes_.experts), static_cast<int32>(ranks_)};

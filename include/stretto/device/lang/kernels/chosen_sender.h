@@ -16,9 +16,11 @@ class ChosenSender : public Pieces {
   using Base::block_, Base::sizes_, Base::me_, Base::ranks_, Base::own_count_, Base::lanes_;
 
  public:
+  // `others` than usual: of ThreadShare.
+  template <class... Others>
   STRETTO_PRIMITIVE ChosenSender(Block& block, const ChosenArgs<Block>& args, uint32 collective,
-                                 Ptr<Block, const Vec16> input)
-      : Base(block, args, collective), input_(input) {}
+                                 Ptr<Block, const Vec16> input, Others... others)
+      : Base(block, args, collective, others...), input_(input) {}
 
  protected:
   // Begins with a piece, if there is one of this number: what needs no knowledge of the call.

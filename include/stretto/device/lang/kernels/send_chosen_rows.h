@@ -22,14 +22,17 @@ struct SendChosenArgs {
 };
 
 template <class Format, int kInFlight, class Block>
-class SendChosenRows : ChosenSender<Format, kInFlight, Block> {
+class SendChosenRows : protected ChosenSender<Format, kInFlight, Block> {
   using Base = ChosenSender<Format, kInFlight, Block>;
+
+ protected:
   using Base::block_, Base::sizes_, Base::me_, Base::share_, Base::own_first_, Base::kSlots;
   using typename Base::Piece;
 
  public:
-  STRETTO_PRIMITIVE SendChosenRows(Block& block, const SendChosenArgs<Block>& args)
-      : Base(block, args.chosen, ChosenGreeting::kSends, args.input), its_(args) {}
+  STRETTO_PRIMITIVE SendChosenRows(Block& block, const SendChosenArgs<Block>& args,
+                                   uint32 others = 1)
+      : Base(block, args.chosen, ChosenGreeting::kSends, args.input, others), its_(args) {}
 
   STRETTO_PRIMITIVE void run() {
     Base::load(Base::first_);
@@ -39,11 +42,11 @@ class SendChosenRows : ChosenSender<Format, kInFlight, Block> {
     bool good = send_and_take();
     if (Base::is_greeting_block()) good = count() && good;
     good = Base::hear_others() && good;
-    good = good && take_notes();
+    good = good && take_notes(share_.first, share_.step);
     Base::end(good);
   }
 
- private:
+ protected:
   static constexpr uint32 kNotes = kSlots / 4;  // vectors of the ids of as many slots
 
   STRETTO_PRIMITIVE bool send_and_take() {
@@ -118,10 +121,11 @@ class SendChosenRows : ChosenSender<Format, kInFlight, Block> {
     }
   }
 
-  // Own ids and weights, and others' notes, to where all of them lie.
-  STRETTO_PRIMITIVE bool take_notes() {
+  // Own ids and weights, and others' notes, to where all of them lie: vectors first, first + step,
+  // ... of all tokens'.
+  STRETTO_PRIMITIVE bool take_notes(uint32 first, uint32 step) {
     const uint32 vectors = sizes_.vectors_of_note();
-    for (uint32 i = share_.first; i < sizes_.tokens * vectors; i += share_.step) {
+    for (uint32 i = first; i < sizes_.tokens * vectors; i += step) {
       const uint32 token = i / vectors, at = i % vectors;
       Vec16 words;
       if (Base::is_own(token)) {
