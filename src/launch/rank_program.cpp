@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "launch/joined_movers.h"
+#include "launch/joined_partitions.h"
 #include "launch/order_steps.h"
 #include "launch/sent_products.h"
 #include "launch/stream_events.h"
@@ -252,6 +253,7 @@ std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const Til
   join_movers(plan, programs);
   find_receivers(plan, *sums, programs);
   put_events(plan, programs);
+  join_partitions(plan, programs);
   order_steps(plan, programs);
   return programs;
 }

@@ -35,7 +35,8 @@
 
 namespace stretto::cuda {
 
-enum class StepKind : uint8_t { gemm, move, wait, notify, copy, collective, record, await };
+// A route is no launch: the kernel of the collective that is the step before it makes it.
+enum class StepKind : uint8_t { gemm, move, wait, notify, copy, collective, record, await, route };
 
 struct Step {
   StepKind kind = StepKind::gemm;

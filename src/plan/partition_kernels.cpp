@@ -22,4 +22,17 @@ int partition_blocks(const Plan& plan, const Lane& lane, uint32_t begin, uint32_
   return most;
 }
 
+bool comes_with_partition(const Plan& plan, const Instr& collective, const Instr& route) {
+  if (!plan.low_latency_collectives || route.op != Opcode::route) return false;
+  if (collective.op != Opcode::collective || collective.collective != CollectiveKind::dispatch) {
+    return false;
+  }
+  const std::span<const Region> brought = plan.writes(collective);
+  if (brought.size() < 3 || brought[1] != plan.reads(route)[0]) return false;  // by choice: no ids
+  const int64_t choices = brought[1].elements();
+  if (collective.count(0) != route.count(0) || choices < 1 || choices > INT32_MAX) return false;
+  return device::joined_partition_fits(static_cast<int32_t>(choices),
+                                       plan.writes(route)[3].rows() - 1);
+}
+
 }  // namespace stretto

@@ -12,4 +12,8 @@ namespace stretto {
 // rank does between two kernels has to be such.
 int partition_blocks(const Plan& plan, const Lane& lane, uint32_t begin, uint32_t end);
 
+// Whether the kernel of a collective of the device language makes the partition of `route` too: a
+// dispatch that brings the ids of all tokens, where even one block of its kernel has room.
+bool comes_with_partition(const Plan& plan, const Instr& collective, const Instr& route);
+
 }  // namespace stretto

@@ -28,6 +28,15 @@ void CollectiveLaunches::add(const cuda::Step& step) {
   }
 }
 
+void CollectiveLaunches::add_route(const cuda::Step& step) {
+  STRETTO_ASSERT(!are_nccls() && !all_.empty(), "a partition comes with what a kernel brings");
+  std::vector<LowLatencyCall>& by_set = all_.back().low_latency;
+  for (int set = 0; set < setup_.sets; ++set) {
+    by_set[static_cast<size_t>(set)].routed =
+        cuda::routed_call(setup_.plan, step.instr(setup_.plan), setup_.places, set);
+  }
+}
+
 bool CollectiveLaunches::alternates() const {
   const auto differ = [](const auto& by_set) {
     return std::any_of(by_set.begin(), by_set.end(),

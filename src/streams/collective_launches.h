@@ -30,6 +30,8 @@ class CollectiveLaunches {
 
   // Collectives are counted from 0.
   void add(const cuda::Step& step);
+  // The kernel of the last one makes this partition too.
+  void add_route(const cuda::Step& step);
   uint32_t size() const { return static_cast<uint32_t>(all_.size()); }
   // Whether what they move lies elsewhere from one run to the next.
   bool alternates() const;

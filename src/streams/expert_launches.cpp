@@ -66,6 +66,11 @@ GroupedOperands ExpertLaunches::operands_of(const ExpertProduct& product, bool s
   return operands;
 }
 
+bool ExpertLaunches::is_any() const {
+  return std::any_of(by_kernel_.begin(), by_kernel_.end(),
+                     [](const auto& launches) { return !launches.empty(); });
+}
+
 bool ExpertLaunches::alternates() const {
   const auto places_of = [](const GroupedOperands& o) {
     return std::tuple(o.tokens.address, o.output.address, o.weights.address, o.up.address,

@@ -19,6 +19,7 @@ class ExpertLaunches {
   // The products of a kernel of the plan's, on so many SMs, 0: all. Which kernel they are is
   // counted from 0.
   void add(const std::vector<cuda::ExpertProduct>& products, const cuda::GemmNeeds& needs, int sms);
+  bool is_any() const;
   // Whether what they read or write lies elsewhere from one run to the next.
   bool alternates() const;
   // Of a run on instance set `set`, before anything of it is enqueued: weights of a gate and of

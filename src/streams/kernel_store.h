@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "gpu/compiler.h"
@@ -41,7 +42,7 @@ class KernelStore {
   cuda::MatmulLibrary& library(const cuda::Device& device, int most_proposals);
   // For at most `max_threads` threads a block.
   const cuda::LangKernel& lang(const cuda::Device& device, const cuda::LangKernelName& name,
-                               int max_threads);
+                               int max_threads, int shared_bytes = 0);
 
  private:
   struct OfDevice {
@@ -54,8 +55,8 @@ class KernelStore {
     std::unique_ptr<cuda::Kernel> partition;
     std::unique_ptr<cuda::SyncKernels> sync;
     std::map<int, std::unique_ptr<cuda::MatmulLibrary>> libraries;  // by proposals
-    // By name and most threads: blocks that norm have as many as rows need.
-    std::map<std::pair<std::string, int>, std::unique_ptr<cuda::LangKernel>> langs;
+    // By name, most threads and shared memory: blocks that norm have as many threads as rows need.
+    std::map<std::tuple<std::string, int, int>, std::unique_ptr<cuda::LangKernel>> langs;
   };
   OfDevice& of(const cuda::Device& device);
 

@@ -1,7 +1,10 @@
 #include "streams/low_latency_heap.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+
+#include "launch/joined_partitions.h"
 
 namespace stretto::runtime {
 
@@ -15,14 +18,20 @@ LowLatencyHeap low_latency_heap(const Plan& plan, int rank, int sms) {
   }
   sms = std::max(1, sms);
   const std::set<int32_t> receiving = cuda::receiving_collectives(plan);
+  const std::map<int32_t, InstrRef> partitions = cuda::joined_partitions(plan, rank);
   for (const Lane& lane : plan.lanes) {
     if (lane.rank != rank || lane.kind != LaneKind::nccl) continue;
     for (const Instr& instr : lane.instrs) {
       if (instr.op != Opcode::collective) continue;
-      const cuda::LowLatencyCall call = cuda::low_latency_sizes(plan, instr);
+      cuda::LowLatencyCall call = cuda::low_latency_sizes(plan, instr);
       if (call.count == 0) continue;
+      if (const auto found = partitions.find(instr.id); found != partitions.end()) {
+        const InstrRef& at = found->second;
+        call.routed = cuda::routed_sizes(plan, plan.lanes[at.lane].instrs[at.pos]);
+      }
       LowLatencyHeap::Collective& made = heap.collectives.emplace_back();
       made.id = instr.id;
+      made.columns = call.routed.experts + 1;
       made.shape = receiving.count(instr.id) != 0
                        ? cuda::receiving_shape(call, plan.ranks(), sms)
                        : cuda::low_latency_shape(call, plan.ranks(), sms);

@@ -18,6 +18,7 @@ struct LowLatencyHeap {
     int32_t id = 0;
     uint64_t most = 0;         // vectors of a rank's part
     uint64_t row_vectors = 0;  // of a row of what is moved
+    int32_t columns = 0;       // experts of the rank, and bad ids, of a partition made beside
     cuda::LowLatencyShape shape;
   };
   std::vector<Collective> collectives;  // those that have anything to move

@@ -6,7 +6,7 @@
 
 #include "streams/low_latency_heap.h"
 #include "stretto/device/lang/kernels/round_trip_rows.h"
-#include "stretto/device/lang/kernels/send_chosen_rows.h"
+#include "stretto/device/lang/kernels/send_and_route.h"
 #include "stretto/device/lang/kernels/sum_chosen_rows.h"
 #include "stretto/error.h"
 
@@ -37,6 +37,24 @@ T* pointer(cuda::DevicePtr address) {
   return reinterpret_cast<T*>(address);
 }
 
+// `met`: where blocks meet, and behind it what they read of each other.
+device::RoutedTo<GpuBlock> routed_to(const LowLatencyCall::Routed& routed, int blocks,
+                                     device::uint64* met) {
+  auto* const counts = pointer<device::int32>(routed.counts);
+  return {routed.first_expert,
+          routed.experts,
+          routed.entry_rows,
+          routed.entries,
+          pointer<device::int32>(routed.choices),
+          pointer<device::int32>(routed.experts_of_entries),
+          pointer<device::int32>(routed.rows),
+          counts,
+          counts + routed.experts,
+          blocks,
+          met,
+          reinterpret_cast<device::int32*>(met + 1)};
+}
+
 }  // namespace
 
 LowLatencyLane::LowLatencyLane(const Plan& plan, fabric::Fabric& fabric, KernelStore& kernels,
@@ -50,6 +68,7 @@ LowLatencyLane::LowLatencyLane(const Plan& plan, fabric::Fabric& fabric, KernelS
     made.shape = one.shape;
     made.most = one.most;
     made.row_vectors = one.row_vectors;
+    made.columns = one.columns;
   }
   group_ =
       std::make_unique<fabric::LangGroup>(fabric, heap.num_bytes, heap.most_blocks, timeout_ns);
@@ -65,17 +84,25 @@ LowLatencyLane::LowLatencyLane(const Plan& plan, fabric::Fabric& fabric, KernelS
       for (int i = 0; i < fabric.num_local(); ++i) {
         const cuda::Device& own = fabric.device(fabric.first_rank() + i);
         own.make_current();
-        made.state.emplace_back(static_cast<size_t>(made.shape.blocks) * sizeof(uint64_t));
-        made.kernels.push_back(&kernels.lang(own, made.shape.kernel, made.shape.threads));
+        made.state.emplace_back(made.state_words() * sizeof(uint64_t));
+        made.kernels.push_back(
+            &kernels.lang(own, made.shape.kernel, made.shape.threads, made.shape.shared_bytes));
       }
     }
     clear_states();
   });
 }
 
+size_t LowLatencyLane::Collective::state_words() const {
+  const auto blocks = static_cast<size_t>(shape.blocks);
+  if (shape.route_blocks < 2) return blocks;
+  const auto totals = static_cast<size_t>(shape.route_blocks) * static_cast<size_t>(columns);
+  return blocks + 1 + (totals + 1) / 2;
+}
+
 void LowLatencyLane::clear_states() {
   for (auto& [id, made] : collectives_) {
-    const std::vector<uint64_t> zeros(static_cast<size_t>(made.shape.blocks));
+    const std::vector<uint64_t> zeros(made.state_words());
     for (int i = 0; i < fabric_.num_local(); ++i) {
       fabric_.device(fabric_.first_rank() + i).make_current();
       made.state[static_cast<size_t>(i)].upload(zeros.data(), zeros.size() * sizeof(uint64_t));
@@ -142,9 +169,19 @@ void LowLatencyLane::launch(int32_t id, int rank, const cuda::Stream& stream,
         pointer<device::uint64>(of.bad_ids)};
     const auto by_choice = static_cast<device::uint32>(of.by_choice);
     if (call.kind == CollectiveKind::dispatch) {
-      launch_with(device::SendChosenArgs<GpuBlock>{
-          chosen, from, to, by_choice, pointer<device::int32>(of.all_ids),
-          pointer<float>(of.all_weights), pointer<device::uint32>(of.counts)});
+      const device::SendChosenArgs<GpuBlock> sent{chosen,
+                                                  from,
+                                                  to,
+                                                  by_choice,
+                                                  pointer<device::int32>(of.all_ids),
+                                                  pointer<float>(of.all_weights),
+                                                  pointer<device::uint32>(of.counts)};
+      if (call.routed.entry_rows == 0) {
+        launch_with(sent);
+      } else {
+        launch_with(device::SendAndRouteArgs<GpuBlock>{
+            sent, routed_to(call.routed, made.shape.route_blocks, state + made.shape.blocks)});
+      }
     } else if (of.round_trip) {
       launch_with(device::RoundTripArgs<GpuBlock>{chosen, from, to});
     } else {

@@ -39,10 +39,13 @@ class LowLatencyLane {
  private:
   struct Collective {
     cuda::LowLatencyShape shape;
-    uint64_t most = 0;                      // vectors of a rank's part
-    uint64_t row_vectors = 0;               // of a row of what is moved
-    size_t slots = 0, greetings = 0;        // in the heap
-    std::vector<cuda::DeviceMemory> state;  // by local rank
+    uint64_t most = 0;                // vectors of a rank's part
+    uint64_t row_vectors = 0;         // of a row of what is moved
+    size_t slots = 0, greetings = 0;  // in the heap
+    int32_t columns = 0;              // of what blocks that make a partition read of each other
+    // By local rank: of each block, then where these meet, then what they read.
+    std::vector<cuda::DeviceMemory> state;
+    size_t state_words() const;
     std::vector<const cuda::LangKernel*> kernels;
   };
   void clear_states();

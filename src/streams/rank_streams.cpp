@@ -61,7 +61,8 @@ RankStreams::RankStreams(const Setup& setup)
   if (alternates_) check_set_ = {spaces_.add({}), 0, static_cast<uint32_t>(sets_)};
   // A run without any kernel has one all the same, so that the host sees runs go by; but not where
   // it would take its time behind a library's kernels.
-  signals_.add_end_of_run(spaces_.empty() && !library_.is_any() && few_rows_.empty());
+  signals_.add_end_of_run(spaces_.empty() && !library_.is_any() && !experts_.is_any() &&
+                          few_rows_.empty());
   if (spaces_.empty()) shown_at_ = spaces_.add_count();
   kernels_overlap_ =
       streams_.size() == 1 && setup.device.ranks() == 1 && setup.device.can_overlap();

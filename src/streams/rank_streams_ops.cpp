@@ -93,6 +93,9 @@ void RankStreams::add_ops() {
       case StepKind::collective:
         add_collective(stream, step);
         break;
+      case StepKind::route:
+        collectives_.add_route(step);
+        break;
       case StepKind::record:
         ops_.push_back({StreamOp::record, stream, step.index});
         break;
@@ -225,7 +228,9 @@ void RankStreams::make_collective(const Op& op, const Stream& stream, int set,
     return;
   }
   cuda::LowLatencyCall call = collectives_.call(op.index, set, rows, call_.places);
-  if (call.chosen.counts_bad_ids) call.chosen.bad_ids = tables_.bad_ids_at();
+  if (call.chosen.counts_bad_ids || call.routed.entry_rows != 0) {
+    call.chosen.bad_ids = tables_.bad_ids_at();
+  }
   collectives_.launch(op.index, stream, call, receives_early(op, set, call));
 }
 

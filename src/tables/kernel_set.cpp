@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "gpu/few_rows_kernel.h"
@@ -13,6 +14,7 @@
 #include "launch/cublas_gemms.h"
 #include "launch/expert_products.h"
 #include "launch/gemm_choice.h"
+#include "launch/joined_partitions.h"
 #include "launch/library_products.h"
 #include "launch/passes.h"
 #include "launch/rank_program.h"
@@ -133,12 +135,17 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
   if (serves && multiplies_into_result(plan)) set.add_copy_of_rows();
   if (plan.low_latency_collectives) {
     const std::set<int32_t> receiving = receiving_collectives(plan);
+    const std::map<int32_t, InstrRef> made_beside = joined_partitions(plan, programs[0]);
     for (const Lane& lane : plan.lanes) {
       if (lane.kind != LaneKind::nccl || lane.rank != 0) continue;
       for (const Instr& instr : lane.instrs) {
         if (instr.op != Opcode::collective) continue;
-        const LowLatencyCall call = low_latency_sizes(plan, instr);
+        LowLatencyCall call = low_latency_sizes(plan, instr);
         if (call.count == 0) continue;
+        if (const auto found = made_beside.find(instr.id); found != made_beside.end()) {
+          call.routed =
+              routed_sizes(plan, plan.lanes[found->second.lane].instrs[found->second.pos]);
+        }
         set.add_low_latency(receiving.count(instr.id) != 0
                                 ? receiving_shape(call, plan.ranks(), 1)
                                 : low_latency_shape(call, plan.ranks(), 1));

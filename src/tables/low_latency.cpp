@@ -218,6 +218,27 @@ LowLatencyCall low_latency_sizes(const Plan& plan, const Instr& instr) {
   return sizes_of(plan, CollectiveParts(plan, instr, 0));
 }
 
+LowLatencyCall::Routed routed_sizes(const Plan& plan, const Instr& route) {
+  const std::span<const Region> to = plan.writes(route);
+  const auto experts = static_cast<int32_t>(route.count(0)), own = to[3].rows() - 1;
+  const int32_t first = device::ExpertShares{experts, plan.ranks()}.begin(to[3].rank);
+  return {own == experts ? 0 : first, own, to[0].rows() / to[1].rows(), to[1].rows()};
+}
+
+LowLatencyCall::Routed routed_call(const Plan& plan, const Instr& route, const BufferPlaces& places,
+                                   int set) {
+  LowLatencyCall::Routed routed = routed_sizes(plan, route);
+  const std::span<const Region> to = plan.writes(route);
+  const auto place = [&](const Region& region) {
+    return address_of(plan, places, {region.buffer, region.rank, region.row0, region.row1}, set);
+  };
+  routed.choices = place(to[0]);
+  routed.experts_of_entries = place(to[1]);
+  routed.rows = place(to[2]);
+  routed.counts = place(to[3]);
+  return routed;
+}
+
 namespace {
 
 LowLatencyCall chosen_call(const Plan& plan, const Instr& instr, const BufferPlaces& places,

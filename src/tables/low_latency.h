@@ -38,6 +38,14 @@ struct LowLatencyCall {
 
     bool operator==(const Chosen&) const = default;
   } chosen = {};
+  // Of a dispatch whose kernel makes the partition of what it brings (joined_partitions.h).
+  struct Routed {
+    int32_t first_expert = 0, experts = 0;  // of the rank
+    int32_t entry_rows = 0, entries = 0;    // 0: it makes none
+    DevicePtr choices = 0, experts_of_entries = 0, rows = 0, counts = 0;
+
+    bool operator==(const Routed&) const = default;
+  } routed = {};
 
   bool operator==(const LowLatencyCall&) const = default;
 };
@@ -52,10 +60,14 @@ std::set<int32_t> receiving_collectives(const Plan& plan);
 
 // The kind and sizes of the collective of which `instr` is a part, the same on all ranks.
 LowLatencyCall low_latency_sizes(const Plan& plan, const Instr& instr);
+// Of the partition that its kernel makes, a route.
+LowLatencyCall::Routed routed_sizes(const Plan& plan, const Instr& route);
 // A rank's part of the collective at `lane`, `position`, in a run on instance set `set`. The plan
 // has low_latency_collectives, and why_no_low_latency() is empty.
 LowLatencyCall low_latency_call(const Plan& plan, uint32_t lane, uint32_t position,
                                 const BufferPlaces& places, int set);
+LowLatencyCall::Routed routed_call(const Plan& plan, const Instr& route, const BufferPlaces& places,
+                                   int set);
 
 // Why the kernels cannot make the plan's collectives, of runs of fewer rows where it serves; empty
 // when they can.

@@ -8,6 +8,7 @@
 #include "launch/sent_products.h"
 #include "schedule/low_latency.h"
 #include "stretto/device/lang/kernels/all_reduce_norm_args.h"
+#include "stretto/device/lang/kernels/send_and_route.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -19,6 +20,8 @@ constexpr int kBlocks = 64, kBlocksOfMany = 128;
 constexpr int64_t kMany = 512 * 1024;  // of a rank's part
 // As many as have registers for what a thread keeps.
 constexpr int kChosenThreads = 512, kChosenInFlight = 2;
+constexpr int kWarpLanes = 32;
+static_assert(kChosenThreads == device::kJoinedThreads);
 
 bool is_one_shot(const LowLatencyCall& call, int ranks) {
   const bool normed = call.kind == CollectiveKind::all_reduce_norm;
@@ -73,11 +76,21 @@ LowLatencyShape chosen_shape(const LowLatencyCall& call, int ranks, int sms) {
     return shape;
   }
   const bool one_each = vectors_of(call, call.part) <= (shape.blocks - 1) * shape.threads;
-  const char* const name = call.chosen.round_trip ? "round_trip_rows" : "send_chosen_rows";
-  shape.kernel = {
-      fmt::format("kernels/{}.h", name),
-      fmt::format("{}<{}, GpuBlock, {}>", name, format, one_each ? 1 : kChosenInFlight),
-      fmt::format("{}Args<GpuBlock>", call.chosen.round_trip ? "RoundTrip" : "SendChosen")};
+  const bool routes = call.routed.entry_rows != 0;
+  const char* const name = call.chosen.round_trip ? "round_trip_rows"
+                           : routes               ? "send_and_route"
+                                                  : "send_chosen_rows";
+  shape.kernel = {fmt::format("kernels/{}.h", name),
+                  fmt::format("{}<{}, GpuBlock, {}>", name, format, one_each ? 1 : kChosenInFlight),
+                  fmt::format("{}Args<GpuBlock>", call.chosen.round_trip ? "RoundTrip"
+                                                  : routes               ? "SendAndRoute"
+                                                                         : "SendChosen")};
+  if (routes) {
+    const auto choices = static_cast<int32_t>(call.chosen.tokens * call.chosen.top_k);
+    shape.route_blocks = device::joined_partition_blocks(choices, shape.blocks);
+    shape.shared_bytes = static_cast<int>(device::route_shared_bytes(
+        choices, call.routed.experts, shape.route_blocks, shape.threads, kWarpLanes));
+  }
   return shape;
 }
 

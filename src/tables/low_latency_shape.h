@@ -23,6 +23,8 @@ struct LowLatencyShape {
   LangKernelName kernel;
   int threads = kLowLatencyThreads;
   int blocks = 1;
+  int shared_bytes = 0;     // of a block
+  int route_blocks = 0;     // that make a partition
   size_t slot_vectors = 0;  // symmetric, of 16 bytes
 };
 

@@ -153,7 +153,8 @@ class Lister {
   ListedStep step(int rank, uint32_t stream, const Step& step) const {
     ListedStep listed{stream, word_of(rank, step), step.index, {}};
     const bool has_instr = step.kind == StepKind::wait || step.kind == StepKind::notify ||
-                           step.kind == StepKind::copy || step.kind == StepKind::collective;
+                           step.kind == StepKind::copy || step.kind == StepKind::collective ||
+                           step.kind == StepKind::route;
     if (has_instr) listed.instr = instr(step.lane, step.position);
     return listed;
   }
@@ -176,6 +177,8 @@ class Lister {
       case StepKind::collective:
         return programs_[static_cast<size_t>(rank)].receives(step) ? StepWord::receive
                                                                    : StepWord::collective;
+      case StepKind::route:
+        return StepWord::route;
       case StepKind::record:
         return StepWord::record;
       case StepKind::await:

@@ -41,6 +41,7 @@ namespace stretto::cuda {
   X(copy, "copy", "transfers of a copy engine")                                   \
   X(collective, "collective", "NCCL's calls, or a kernel of the device language") \
   X(receive, "receive", "a kernel that receives what a GEMM kernel has sent")     \
+  X(route, "route", "a partition that the kernel of the step before makes")       \
   X(record, "record", "records an event")                                         \
   X(await, "await", "the stream awaits an event of the rank")
 

@@ -92,6 +92,7 @@ class OneQueue {
         tell(step.instr(plan_));
         break;
       case StepKind::copy:
+      case StepKind::route:
         break;
       case StepKind::gemm:
         launch({r, place, &program.gemms[step.index], {}, {}});

@@ -36,14 +36,15 @@ inline BufferPlaces places_of(const Plan& plan) {
 // The steps of a rank in the order in which they are enqueued, each with its stream.
 inline std::string text(const Plan& plan, const RankProgram& program) {
   std::string out;
-  constexpr const char* kNames[] = {"gemm", "move",       "wait",   "notify",
-                                    "copy", "collective", "record", "await"};
+  constexpr const char* kNames[] = {"gemm",       "move",   "wait",  "notify", "copy",
+                                    "collective", "record", "await", "route"};
   for (const auto& [stream, at] : program.order) {
     const Step& step = program.streams[stream].steps[at];
     const bool is_instr = step.kind == StepKind::wait || step.kind == StepKind::notify;
     out += fmt::format("{}:{}{} ", stream, kNames[static_cast<int>(step.kind)],
                        is_instr ? " " + describe(plan, step.instr(plan).signal)
-                       : step.kind == StepKind::copy || step.kind == StepKind::collective
+                       : step.kind == StepKind::copy || step.kind == StepKind::collective ||
+                               step.kind == StepKind::route
                            ? std::string()
                            : fmt::format(" {}", step.index));
   }
