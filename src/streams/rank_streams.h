@@ -141,8 +141,8 @@ class RankStreams {
                        const RowsOfCall& rows) const;
   // Whether a kernel of tiles is none of cuBLAS.
   bool is_kernel_of_ours(uint32_t gemm) const;
-  // Whether both it, one of ops_, and the one before it are kernels of ours, which wait for the end
-  // of that by themselves; or it begins a run that may begin so.
+  // Whether it, one of ops_, is a kernel of ours, which waits for the end of the one before it by
+  // itself, and that is one too, or a collective's; or it begins a run that may begin so.
   bool starts_early(const Op& op) const;
   // The op before it in its stream, where that is the one enqueued right before.
   const Op* ahead_of(const Op& op) const;

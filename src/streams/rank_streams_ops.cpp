@@ -144,9 +144,12 @@ bool RankStreams::starts_early(const Op& op) const {
            (one.kind == StreamOp::signal && signals_.is_kernel(one.index)) ||
            (one.kind == StreamOp::gemm && is_kernel_of_ours(one.index));
   };
+  const auto lets_next_start = [&](const Op& one) {
+    return is_ours(one) || (one.kind == StreamOp::collective && !collectives_.are_nccls());
+  };
   const auto at = static_cast<size_t>(&op - ops_.data());
   if (at == 0) return overlaps_;
-  return kernels_overlap_ && is_ours(op) && is_ours(ops_[at - 1]);
+  return kernels_overlap_ && is_ours(op) && lets_next_start(ops_[at - 1]);
 }
 
 const RankStreams::Op* RankStreams::ahead_of(const Op& op) const {
