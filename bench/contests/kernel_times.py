@@ -58,6 +58,9 @@ def timeline_of(call, times=5):
               for event in traced(call, times).profiler.kineto_results.events()
               if event.device_type() == on_gpu and event.duration_ns() > 0]
     events.sort()
-    events = events[len(events) // times * (times - 1):]
+    each, rest = divmod(len(events), times)
+    if rest or not each:
+        return []  # nobody knows where the last call begins
+    events = events[each * (times - 1):]
     return [[name, round((start - events[0][0]) / 1e3, 2), round(taken / 1e3, 2), stream]
             for start, taken, stream, name in events]

@@ -7,7 +7,7 @@ For each row of LEAST_ROWS to FEW_ROWS whose efficiency is below its operator's 
 was measured, and its terms by the simulation (`STRETTO simulate`) of the schedule that was taken. Then, of all such
 rows, the efficiency if a term took nothing.
 
-- product: what its product takes alone, less what cuBLAS takes, measured; without
+- product: what its product takes alone, less the last wave, and less what cuBLAS was measured to take;
 - last wave: of tiles, what SMs rest while the last ones are multiplied;
 - start, crossing, sum: what stands beyond the product: what would go if nothing took time to start and to be told of;
   then if links took none either; and what is left, which is adding up, storing and waiting for own memory;
@@ -78,10 +78,11 @@ class Simulation:
 
 
 def idle_share(operator, schedule, sms):
-    """Of our tiles' time, the share in which SMs have none; a library's tiles are its own affair."""
-    tile = re.search(r"\btile=(\d+)x(\d+)", schedule)
+    """Of our tiles' time, the share in which SMs that movers leave have none; a library's tiles are its own affair."""
+    tile, movers = re.search(r"\btile=(\d+)x(\d+)", schedule), re.search(r"\bcomm-sms=(\d+)", schedule)
     if "gemm=" in schedule or not tile:
         return 0
+    sms -= int(movers[1]) if movers else 0
     sizes = dict(word.split("=", 1) for word in operator.split()[1:])
     columns = int(sizes["n"]) // (int(sizes["ranks"]) if operator.startswith("ag-gemm") else 1)
     tiles = -(-int(sizes["m"]) // int(tile[1])) * -(-columns // int(tile[2]))

@@ -51,6 +51,7 @@ class HeldBack(unittest.TestCase):
         tiles = row(16, 20, "mover=epilogue,tile=64x64")["strategies"][0]["schedule"]
         operator = row(65, 20)["operator"]  # 2 x 4 tiles on 5 SMs: two waves for 1.6
         self.assertAlmostEqual(held_back.idle_share(operator, tiles, 5), 0.2)
+        self.assertAlmostEqual(held_back.idle_share(operator, tiles + ",comm-sms=3", 8), 0.2)
         self.assertEqual(held_back.idle_share(operator, "gemm=library," + tiles, 5), 0)
         self.assertEqual(held_back.idle_share(operator.replace("gemm-rs", "ag-gemm"), tiles, 4), 0)
 

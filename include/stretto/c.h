@@ -142,8 +142,9 @@ typedef struct stretto_context_request {
   int (*exchange)(void* user, const void* mine, void* all, size_t num_bytes);
   void* user;
   /* Of every GPU, for what lies between ranks, shared by all operations: so many bytes are taken
-   * with the context, and where `workspace_grows` is not 0 as many more as plans need; else a plan
-   * that needs more is refused. Both 0: each operation has its own. */
+   * with the context, and where `workspace_grows` is not 0 twice as many as a plan needs that needs
+   * more; else that is refused. Twice what the largest plan needs lets plans lie side by side,
+   * which spares ranks waits for each other. Both 0: each operation has its own. */
   uint64_t workspace_bytes;
   int32_t workspace_grows;
   /* SMs of every GPU that no run holds, for others' kernels that wait for other ranks, such as

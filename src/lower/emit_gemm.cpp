@@ -14,13 +14,11 @@ AfterTiles emit_local(SegmentLowering& state, Emitter& emit, bool) {
   return {};
 }
 
-const Pattern& local_of(const Segment&, const Schedule&) { return patterns::local; }
-
 }  // namespace
 
 const Pattern patterns::local{
     .lay_out_rows = lay_out_plain, .emit_tiles = emit_local, .communicates = false};
-const EdgeTasks edge_tasks::none{local_of};
+const EdgeTasks edge_tasks::none{};
 
 KRange k_range(const SegmentLowering& state, int index, int ranges) {
   const int64_t k = state.op.local_k(), steps = (k + kSplitStep - 1) / kSplitStep;

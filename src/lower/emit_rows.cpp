@@ -144,7 +144,11 @@ const SegmentLowering* product_with_rows(const Lowering& state, const PartLoweri
 
 AfterTiles emit_rows(Lowering& state, const PartLowering& part, const OperatorSegment& segment,
                      bool by_movers) {
-  if (segment.is_edge()) return tasks_of(segment.edge).emit_output(state, part, segment, by_movers);
+  if (segment.is_edge()) {
+    const EdgeTasks& tasks = tasks_of(segment.edge);
+    STRETTO_ASSERT(tasks.emit_output != nullptr, "an edge that serves callers has tasks for it");
+    return tasks.emit_output(state, part, segment, by_movers);
+  }
   RowStages(state, part, segment, by_movers).emit();
   return {};
 }

@@ -257,6 +257,8 @@ void LibraryPath::enqueue_output(int rank, size_t number) const {
   } else if (edge.adds) {
     tensors_.nccl()->reduce_scatter({rank, team_of(product)}, stream, made, own, block * product.n,
                                     op_.dtype);
+  } else {
+    STRETTO_ASSERT(!edge.drains, "NCCL has a path for each edge that drains a product");
   }
 }
 

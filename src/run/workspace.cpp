@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "run/plan_runner.h"
 #include "stretto/error.h"
 
 namespace stretto::runtime {
@@ -39,21 +40,25 @@ size_t WorkspaceRooms::beside(std::span<const WorkspaceBytes> recent, size_t num
 }
 
 PlaceInWorkspace WorkspaceRooms::place(size_t num_bytes, std::span<const WorkspaceBytes> recent) {
-  const bool is_side_by_side = size_.growth == WorkspaceGrowth::doubles;
+  const bool is_side_by_side =
+      size_.growth == WorkspaceGrowth::doubles && num_bytes > size_.num_bytes;
   const size_t room = is_side_by_side ? 2 * num_bytes : num_bytes;
-  PlaceInWorkspace found;
-  if (room > largest_) {
-    if (size_.growth == WorkspaceGrowth::none) {
-      throw UsageError(
-          fmt::format("a plan needs {} bytes between ranks, and the context's workspace has {}: "
-                      "make it larger, "
-                      "let it grow, or let each operation have its own",
-                      num_bytes, size_.num_bytes));
-    }
-    largest_ = found.new_piece = is_side_by_side ? std::max(room, 2 * largest_) : room;
-    next_ = 0;
-    recent = {};
+  if (room <= largest_) return place_inside(num_bytes, recent);
+  if (size_.growth == WorkspaceGrowth::none) {
+    throw UsageError(fmt::format(
+        "a plan needs {} bytes between ranks, and the context's workspace has {}: make it larger, "
+        "let it grow, or let each operation have its own",
+        num_bytes, size_.num_bytes));
   }
+  PlaceInWorkspace found;
+  largest_ = found.new_piece = is_side_by_side ? std::max(room, 2 * largest_) : room;
+  next_ = num_bytes;
+  return found;
+}
+
+PlaceInWorkspace WorkspaceRooms::place_inside(size_t num_bytes,
+                                              std::span<const WorkspaceBytes> recent) {
+  PlaceInWorkspace found;
   found.at = beside(recent, num_bytes);
   next_ = found.at + num_bytes;
   return found;
@@ -73,14 +78,28 @@ WorkspacePlace Workspace::take(size_t num_bytes) {
   for (const WorkspacePlace& one : recent_) {
     if (!regions_.empty() && one.region == regions_.back().get()) in_last.push_back(one.bytes);
   }
-  WorkspaceRooms rooms = rooms_;  // as before where there is no memory
-  const PlaceInWorkspace found = rooms.place(num_bytes, in_last);
+  WorkspaceRooms rooms = rooms_;
+  PlaceInWorkspace found = rooms.place(num_bytes, in_last);
+  if (found.new_piece > 0) {
+    try {
+      grow(found.new_piece);
+    } catch (const SystemError&) {  // on all ranks
+      rooms = rooms_;
+      if (!rooms.fits(num_bytes)) throw;
+      found = rooms.place_inside(num_bytes, in_last);
+    }
+  }
+  rooms_ = rooms;
   // Each rank finds others' memory by its own answer.
   fabric_.group().require_same("where a plan lies in the workspace",
-                               fmt::format("byte {} of {}", found.at, found.new_piece));
-  if (found.new_piece > 0) grow(found.new_piece);
-  rooms_ = rooms;
+                               fmt::format("byte {} of piece {}", found.at, regions_.size()));
   return {regions_.back().get(), {found.at, found.at + num_bytes}};
+}
+
+const PlanRunner* Workspace::failed_fence() const {
+  const auto found = std::find_if(fences_.begin(), fences_.end(),
+                                  [](const PlanRunner* runner) { return runner->is_told(); });
+  return found == fences_.end() ? nullptr : *found;
 }
 
 size_t Workspace::num_bytes() const {
@@ -101,9 +120,22 @@ bool WorkspaceTurns::needs_fence(const WorkspaceUse& next,
                       [&](const WorkspaceUse& one) { return goes_behind(one, next); });
 }
 
+void WorkspaceTurns::forget() {
+  knows_nothing_ = true;
+  leave_capture();
+  recent_.clear();
+}
+
+void WorkspaceTurns::leave_capture() {
+  if (!captured_last_) return;
+  const uint64_t user = captured_last_->user;
+  std::erase_if(last_of_captures_, [=](const WorkspaceUse& one) { return one.user == user; });
+  last_of_captures_.push_back(*captured_last_);
+  captured_last_.reset();
+}
+
 std::vector<WorkspacePlace> WorkspaceTurns::recent() const {
   std::vector<WorkspacePlace> places;
-  if (knows_nothing_) return places;
   for (const WorkspaceUse& one : recent_) places.push_back(one.place);
   return places;
 }
@@ -117,11 +149,7 @@ void WorkspaceTurns::note(const WorkspaceUse& next, const std::optional<uint64_t
     knows_nothing_ = false;
     return;
   }
-  if (captured_last_ && *capture != capture_) {
-    const uint64_t user = captured_last_->user;
-    std::erase_if(last_of_captures_, [=](const WorkspaceUse& one) { return one.user == user; });
-    last_of_captures_.push_back(*captured_last_);
-  }
+  if (*capture != capture_) leave_capture();
   capture_ = *capture;
   captured_last_ = next;
 }

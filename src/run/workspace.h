@@ -20,6 +20,8 @@
 
 namespace stretto::runtime {
 
+class PlanRunner;
+
 // What a workspace does where a plan needs more than it has: takes as much as the plan needs; or
 // room for two such plans side by side, and at least twice what its largest piece has, so that
 // plans of all sizes in any order take no more than eight times what the largest needs.
@@ -52,9 +54,12 @@ class WorkspaceRooms {
 
   // Beside all of `recent`, what plans that ran last have of the largest piece, where there is
   // room; else beside as many as can be, the first before the others. Those of no run yet come one
-  // behind the other and then from the front again. Throws UsageError where there is no room, and
-  // no more is taken.
+  // behind the other and then from the front again. A plan that fits what the caller gave takes no
+  // more. Throws UsageError where there is no room, and no more is taken.
   PlaceInWorkspace place(size_t num_bytes, std::span<const WorkspaceBytes> recent = {});
+  // The same of a plan that fits into the largest piece, in it.
+  PlaceInWorkspace place_inside(size_t num_bytes, std::span<const WorkspaceBytes> recent = {});
+  bool fits(size_t num_bytes) const { return num_bytes <= largest_; }
 
  private:
   size_t beside(std::span<const WorkspaceBytes> recent, size_t num_bytes) const;
@@ -80,7 +85,8 @@ class Workspace {
 
   // Collective. Memory for a plan; where there was less, in another piece, which later plans use
   // too. Earlier plans keep theirs, which graphs and other ranks know. Throws UsageError where the
-  // size is fixed and too small, SystemError.
+  // size is fixed and too small, SystemError where there is no memory that the plan cannot do
+  // without.
   WorkspacePlace take(size_t num_bytes);
   // What the plans that ran last have, of all ranks alike, the last one first: the next that is
   // made is likely to run behind them.
@@ -88,12 +94,20 @@ class Workspace {
   // All that it holds of this rank's GPU.
   size_t num_bytes() const;
 
+  // Plans whose runs may stand for fences here, until they are taken out again.
+  void add_fence(const PlanRunner& runner) { fences_.push_back(&runner); }
+  void remove_fence(const PlanRunner& runner) { std::erase(fences_, &runner); }
+  // One of them whose run has failed, as far as a wait of this process's ranks has seen it, so that
+  // those behind it may have begun too soon; null: none has.
+  const PlanRunner* failed_fence() const;
+
  private:
   void grow(size_t num_bytes);
 
   fabric::Fabric& fabric_;
   WorkspaceRooms rooms_;
   std::vector<WorkspacePlace> recent_;
+  std::vector<const PlanRunner*> fences_;
   std::vector<std::unique_ptr<fabric::Region>> regions_;  // each larger than those before
 };
 
@@ -112,13 +126,16 @@ class WorkspaceTurns {
   bool needs_fence(const WorkspaceUse& next, const std::optional<uint64_t>& capture) const;
   // The run is next on the workspace: its fence, where it needs one, is enqueued.
   void note(const WorkspaceUse& next, const std::optional<uint64_t>& capture);
-  // Ranks may have made different runs, since some failed: the next has a fence, on all of them.
-  void forget() { knows_nothing_ = true; }
+  // Ranks may have made different runs, since some failed: the next has a fence, on all of them,
+  // and so has the next of a capture.
+  void forget();
   // Where the plans lie whose runs were enqueued last, captured or not, each once and the last one
   // first; nothing where ranks may have made different runs.
   std::vector<WorkspacePlace> recent() const;
 
  private:
+  void leave_capture();
+
   bool knows_nothing_ = false;
   std::optional<WorkspaceUse> last_;           // of runs that were not captured
   uint64_t capture_ = 0;                       // the last one

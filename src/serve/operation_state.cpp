@@ -243,7 +243,12 @@ void Operation::State::run(int rank, GpuStream stream, int64_t most,
   const auto places = runner.places_of(rank, run_rows, tensors);
   const auto enqueue = [&] {
     workspace->enter(rank, handle, runner);
-    runner.enqueue_at(rank, handle, run_rows, places);
+    try {
+      runner.enqueue_at(rank, handle, run_rows, places);
+    } catch (...) {  // a run that never was stands for no fence
+      workspace->forget_turns();
+      throw;
+    }
   };
   if (context.orders.empty()) return enqueue();
   context.orders[context.local(rank)]->enqueue(cuda::Stream(handle), enqueue);
@@ -261,12 +266,14 @@ void Operation::State::finish() {
     } catch (const SystemError& error) {
       workspace->forget_turns();
       if (!runner.has_met()) throw;  // nor would the others
+      workspace->note_failed(runner, error.what());
       if (problem.empty()) problem = error.what();
     }
   });
   // Last: a stream that stands in a collective of a plan's is the plan's to let go.
-  workspace->finish_fences();
+  const std::string of_others = workspace->finish_fences();
   if (problem.empty()) problem = workspace->problem_since(told_failures);
+  if (problem.empty()) problem = of_others;
   told_failures = workspace->failures();
   if (!problem.empty()) throw SystemError(problem);
 }

@@ -1,5 +1,10 @@
 #include "serve/operation_workspace.h"
 
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "run/rank_threads.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -8,6 +13,11 @@ namespace {
 // A fence has ranks and nothing else; any operator of so many will do.
 Operator operator_of(int ranks) {
   return Segment{kGemmAr, ranks, 8, int64_t{8} * ranks, ranks, DType::bf16};
+}
+
+// Runs that came behind another operation's may have begun before all ranks had ended that.
+std::string behind_a_failure(const std::string& problem) {
+  return fmt::format("a run of another operation on the same workspace failed: {}", problem);
 }
 
 }  // namespace
@@ -48,16 +58,32 @@ void OperationWorkspace::enter(int rank, cuda::StreamHandle stream,
   turns_[local].note(use, capture);
 }
 
-void OperationWorkspace::finish_fences() {
-  if (!fence_) return;
+std::string OperationWorkspace::finish_fences() {
+  if (!fence_) return "";
   try {
     fence_->finish();
   } catch (const SystemError& error) {
     forget_turns();
     if (!fence_->has_met()) throw;  // nor would the others
-    ++failures_;
-    last_failure_ = error.what();
+    count_failure(error.what());
   }
+  // What a rank has enqueued before this operation's runs has ended with them.
+  const runtime::PlanRunner* const failed = memory_.failed_fence();
+  const double failures = runtime::largest(fabric_, "whether runs that stand for fences failed",
+                                           {failed != nullptr ? 1.0 : 0.0})
+                              .front();
+  if (failures == 0) return "";
+  forget_turns();
+  return behind_a_failure(failed != nullptr ? failed->problem() : "another process says which");
+}
+
+void OperationWorkspace::note_failed(const runtime::PlanRunner& runner, std::string problem) {
+  if (fence_ && runner.workspace_use().is_fence) count_failure(behind_a_failure(problem));
+}
+
+void OperationWorkspace::count_failure(std::string problem) {
+  ++failures_;
+  last_failure_ = std::move(problem);
 }
 
 void OperationWorkspace::forget_turns() {
@@ -66,7 +92,11 @@ void OperationWorkspace::forget_turns() {
 
 std::string OperationWorkspace::problem_since(uint64_t told) const {
   if (failures_ != told) return last_failure_;
-  return fence_ ? fence_->problem() : "";
+  if (!fence_) return "";
+  if (const runtime::PlanRunner* const failed = memory_.failed_fence()) {
+    return behind_a_failure(failed->problem());
+  }
+  return fence_->problem();
 }
 
 }  // namespace stretto

@@ -25,8 +25,11 @@ class OperationWorkspace {
   // Of the fences; null: there are none.
   runtime::PlanRunner* fence() { return fence_.get(); }
   // Collective: PlanRunner::finish() of the fences. What ran on the workspace since is useless, of
-  // whatever operation, so each of them is told, which keeps count of what it was told.
-  void finish_fences();
+  // whatever operation, so each of them is told, which keeps count of what it was told. Gives what
+  // is known of other operations' runs that stood for fences and failed; empty: none did.
+  std::string finish_fences();
+  // A run that may have stood for a fence has failed, as its finish() has told all processes.
+  void note_failed(const runtime::PlanRunner& runner, std::string problem);
   // What the last failure says, where there were more than `told`, or fences that have not been
   // finished; empty: nothing went wrong.
   std::string problem_since(uint64_t told) const;
@@ -37,6 +40,8 @@ class OperationWorkspace {
   void forget_turns();
 
  private:
+  void count_failure(std::string problem);
+
   fabric::Fabric& fabric_;
   runtime::KernelStore& kernels_;
   const uint64_t timeout_ns_;

@@ -138,8 +138,8 @@ constexpr double kFewRowsBeside = 1.3;
 // other: its blocks are there already.
 constexpr double kFewRowsEarlyUs = 1.5, kReceiveUs = 1;
 // A product of cuBLAS behind another product of the same plan takes so much longer than by itself
-// (bench/results/few_rows_graphs_h200_x2.json and others, MLPs and layers of 16 to 512 rows: 1.5 to
-// 11 us a product, 4 in the median).
+// (bench/results/few_rows_graphs, few_rows_gates and mlp_ways_h200_x2.json, MLPs and layers of 16
+// to 512 rows: 1.5 to 11 us a product, 4 in the median).
 constexpr double kLibraryBehindUs = 4;
 // Around cuBLAS, too, starts of one are over before the other has ended: of cuBLAS behind a gather
 // whose data is its own signal, and of such sums behind cuBLAS (2 x H200, 90 products of 1 to 512

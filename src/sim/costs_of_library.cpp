@@ -50,7 +50,7 @@ void add_product(const Plan& plan, const Instr& gemm, Kernel& kernel) {
   }
 }
 
-// A call each for rows that do not lie behind the others.
+// By buffer. Where it has several, each is one.
 std::set<uint16_t> weights_of_first_product(const Plan& plan) {
   std::set<uint16_t> buffers;
   for (const OperatorSegment& segment : plan.op.segments) {
@@ -64,6 +64,7 @@ std::set<uint16_t> weights_of_first_product(const Plan& plan) {
   return buffers;
 }
 
+// A call each for rows that do not lie behind the others.
 std::vector<LibraryProduct> products_of(const Kernel& kernel) {
   std::vector<LibraryProduct> products;
   for (const auto& [place, made] : kernel.multiplied) {

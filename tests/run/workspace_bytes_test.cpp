@@ -46,14 +46,15 @@ TEST_P(WorkspaceOf, ALargeModelIsTwoGiBAtTheMost) {
     slots += bytes.slots;
   }
   std::cout << ranks << " ranks: " << of_each / kMiB << " MiB, each operation its own; "
-            << of_all / kMiB << " MiB in turns; slots " << slots / kMiB << " MiB\n";
+            << of_all / kMiB << " MiB in turns, " << grown_by({of_all}) / kMiB
+            << " in one that grows; slots " << slots / kMiB << " MiB\n";
   EXPECT_LE(of_each + slots, 2048 * kMiB);
   EXPECT_GT(slots, 0u);
-  EXPECT_GT(of_all, 0u);
+  EXPECT_EQ(grown_by({of_all}), 512 * kMiB);
 }
 
 // stretto.torch has an operation for each power of two of rows, and a workspace that grows.
-TEST_P(WorkspaceOf, PyTorchsRoomsTakeWhatTheLargestNeeds) {
+TEST_P(WorkspaceOf, PyTorchsRoomsTakeTwiceWhatTheLargestNeeds) {
   const int ranks = GetParam();
   const Machine machine = default_machine(ranks);
   const Tuning tuning = shipped_tuning();
@@ -106,6 +107,12 @@ TEST(Workspace, PlansLieBehindOneAnotherWhereThereIsRoom) {
   expect_place(rooms, 20, 0);
   expect_place(rooms, 31, 0, 120);  // of its own kind two would not fit
   expect_place(rooms, 60, 31);
+  WorkspaceRooms given({50, WorkspaceGrowth::doubles});  // by the caller: what fits takes no more
+  expect_place(given, 30, 0);
+  expect_place(given, 30, 0);
+  expect_place(given, 60, 0, 120);
+  EXPECT_TRUE(given.fits(120));
+  EXPECT_EQ(given.place_inside(70).at, 0u);  // where there is no memory for two
   WorkspaceRooms fixed({100, WorkspaceGrowth::none});
   expect_place(fixed, 60, 0);
   expect_place(fixed, 40, 60);

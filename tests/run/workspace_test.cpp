@@ -87,6 +87,19 @@ TEST(WorkspaceTurns, WhatWasCapturedMayRunAtAnyTime) {
   EXPECT_FALSE(enters_behind_a_fence(turns, b, 8));
 }
 
+// A run that was noted and then refused stands for no fence, in a capture neither.
+TEST(WorkspaceTurns, AfterARefusalTheNextRunOfACaptureHasAFence) {
+  WorkspaceTurns turns;
+  const WorkspaceUse a = use(1, 0, 30, true), b = use(2, 30, 60, true), c = use(3, 60, 90, true);
+  EXPECT_TRUE(enters_behind_a_fence(turns, a, 7));
+  EXPECT_FALSE(enters_behind_a_fence(turns, b, 7));
+  turns.forget();
+  EXPECT_TRUE(enters_behind_a_fence(turns, c, 7));
+  EXPECT_FALSE(enters_behind_a_fence(turns, a, 7));
+  EXPECT_TRUE(enters_behind_a_fence(turns, c, kEager));  // the first behind what is not known
+  EXPECT_TRUE(turns.needs_fence(use(4, 40, 50, true), kEager));  // a graph may end with b
+}
+
 TEST(WorkspaceTurns, BehindGraphsWhoseLastRunsAreFencesElsewhereNoneIsNeeded) {
   WorkspaceTurns turns;
   const WorkspaceUse a = use(1, 0, 30, true), b = use(2, 30, 60, true), c = use(3, 60, 90, true);
@@ -115,6 +128,8 @@ TEST(WorkspaceTurns, TheLastPlansAreRemembered) {
   EXPECT_EQ(begins(), (std::vector<size_t>{5, 4, 2, 3}));
   turns.forget();
   EXPECT_TRUE(begins().empty());
+  turns.note(use(3, 3), kEager);
+  EXPECT_EQ(begins(), (std::vector<size_t>{3}));  // what ran before the failure is forgotten
 }
 
 // Two plans on the same bytes, A and B, in the place of all that they do there: every rank writes

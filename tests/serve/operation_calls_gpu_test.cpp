@@ -222,6 +222,39 @@ TEST_P(OperationOnGpus, AFenceThatFailedIsToldToEveryOperation) {
   }
 }
 
+// Where no fence stood between two operations, since a run of the first was as good, that run's
+// failure is the second's, too.
+TEST_P(OperationOnGpus, ARunThatStoodForAFenceAndFailedIsToldToEveryOperation) {
+  Context context(ranks_, {.timeout_s = 1, .workspace_grows = true});
+  const ProductShape shape{kGemmRs, 512, 512, DType::bf16};
+  const OperationOptions tiles{.schedule = "tiles", .rows = RowCount::fixed};
+  OperationOnMemory first(context, shape, 512, tiles), second(context, shape, 512, tiles);
+  const auto problem_of = [](OperationOnMemory& operation) -> std::string {
+    try {
+      operation.finish();
+    } catch (const SystemError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  first.run(0, context.stream(0), 512);  // the others do not come
+  for (int ms = 0; ms < 5000 && first.error().empty(); ms += 10) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_THAT(second.error(), HasSubstr("a run of another operation on the same workspace failed"));
+  EXPECT_THAT(problem_of(second), HasSubstr("a run of another operation"));
+  EXPECT_NE(problem_of(first), "");
+  EXPECT_THAT(problem_of(second), HasSubstr("a run of another operation"));  // what it ran since
+  for (OperationOnMemory* operation : {&first, &second}) {
+    EXPECT_EQ(operation->error(), "");
+    EXPECT_EQ(problem_of(*operation), "");
+    write(*operation, 512, 3);
+    for (int rank = 0; rank < ranks_; ++rank) operation->run(rank, context.stream(rank), 512);
+    EXPECT_EQ(problem_of(*operation), "");
+    EXPECT_EQ(wrong(*operation, 512, 3), 0);
+  }
+}
+
 TEST_P(OperationOnGpus, RefusalsSayWhatWouldBeRight) {
   const ProductShape shape{kGemmRs, 512, 512, DType::bf16};
   OperationOnMemory operation(*context_, shape, 100);

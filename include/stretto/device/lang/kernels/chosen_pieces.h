@@ -31,7 +31,7 @@ class ChosenPieces : public ChosenRows<Format, Block> {
     pieces_ = (sizes_.row_vectors + kInFlight * lanes_ - 1) / (kInFlight * lanes_);
     turn_ = share_.step / lanes_;
     all_ = sizes_.block_tokens * pieces_;
-    // The greeting block has none.
+    // The greeting block has none, nor have those that make a partition.
     first_ = share_.first != ThreadShare::kNone ? share_.first / lanes_ : kNoPiece;
   }
 

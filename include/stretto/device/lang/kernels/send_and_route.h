@@ -162,7 +162,9 @@ class SendAndRoute : SendChosenRows<Format, kInFlight, Block> {
     if (block_.thread_idx() == 0 && all) {
       const auto blocks = static_cast<uint64>(to_.blocks);
       const uint64 before = block_.fetch_add(to_.met, 1, Order::kRelease, Scope::kGpu);
-      met = block_.wait_until(to_.met, Compare::kGe, (before / blocks + 1) * blocks);
+      // Another block may await a rank meanwhile: its wait is the one to be told of.
+      met = block_.wait_until(to_.met, Compare::kGe, (before / blocks + 1) * blocks, Where::here(),
+                              -1, Patience::kLonger);
     }
     return !block_.sync_or(!met || !all);
   }
