@@ -17,7 +17,7 @@
 
 namespace stretto {
 
-// X(enumerator, text, meaning, what else EdgeKind has of it...)
+// X(enumerator, text, meaning for who reads it here, what else EdgeKind has of it...)
 #define STRETTO_EDGES(X)                                                                          \
   X(none, "none", "it is there")                                                                  \
   X(gather, "gather", "rows -> whole", .between = {{{Held::rows, Held::whole}}}, .feeds = true,   \
@@ -46,7 +46,7 @@ struct HeldAndNeeded {
 
 struct EdgeKind {
   Edge edge;
-  std::string_view text, meaning;
+  std::string_view text;
   // What is held so and needed so has this edge: one way, or back too.
   std::array<HeldAndNeeded, 2> between = {};
   // Whose it is: the product's that takes the tensor as its first operand, or else the product's
@@ -64,7 +64,7 @@ struct EdgeKind {
 };
 
 #define STRETTO_ROW(name, label, means, ...) \
-  EdgeKind{.edge = Edge::name, .text = label, .meaning = means __VA_OPT__(, ) __VA_ARGS__},
+  EdgeKind{.edge = Edge::name, .text = label __VA_OPT__(, ) __VA_ARGS__},
 // In the order of the list.
 inline constexpr EdgeKind kEdges[] = {STRETTO_EDGES(STRETTO_ROW)};
 #undef STRETTO_ROW

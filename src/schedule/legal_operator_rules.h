@@ -18,7 +18,7 @@ std::vector<std::string> why_not_beside_others(const Operator& op, const Operato
 std::string why_no_sm_left(const Operator& op, const OperatorSchedule& schedule,
                            const Machine& machine);
 
-// legal_edge.cpp: why an edge at no product cannot have its mover; empty where it can.
+// legal_edge_alone.cpp: why an edge at no product cannot have its mover; empty where it can.
 std::string why_no_edge(const Operator& op, const OperatorSchedule& schedule,
                         const EdgeSchedule& edge);
 

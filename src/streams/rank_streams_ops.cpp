@@ -144,6 +144,8 @@ bool RankStreams::starts_early(const Op& op) const {
            (one.kind == StreamOp::signal && signals_.is_kernel(one.index)) ||
            (one.kind == StreamOp::gemm && is_kernel_of_ours(one.index));
   };
+  // A collective may await other ranks while the next kernel's blocks take their SMs: its own have
+  // all of theirs by then, and what other ranks do hangs on no other kernel here.
   const auto lets_next_start = [&](const Op& one) {
     return is_ours(one) || (one.kind == StreamOp::collective && !collectives_.are_nccls());
   };

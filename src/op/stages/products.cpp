@@ -49,15 +49,13 @@ StageRule gather_rule(const StageOperands& of) {
 
 void copy_rows(const Stage&, DType, const Rows& x, const Rows*, Rows& out) { out = x; }
 
-ValueSizes same_size(const ValueSizes& x, const ValueSizes&, bool) { return x; }
-
 }  // namespace
 
 const StageRow stages::gemm{.rule = gemm_rule, .task = Opcode::gemm, .has_parameter = true};
 const StageRow stages::gather{.rule = gather_rule,
                               .task = Opcode::copy,
                               .make = copy_rows,
-                              .sizes = same_size,
+                              .sizes = size_of_first,
                               .on_gpus = device::StageOf::rounded};
 
 }  // namespace stretto

@@ -20,13 +20,15 @@ struct StageOperands {
   DType dtype;  // the operator's
 };
 
-// What is about that of a tensor's elements in tests: the roots of their mean squares, and whether
-// integers stay integers.
+// How large a tensor's elements are in tests, random ones and integers: the roots of their mean
+// squares. `is_exact`: integers stay integers.
 struct ValueSizes {
   double random = 1;
   double integer = 2.6;  // from -4 to 4
   bool is_exact = true;
 };
+
+inline ValueSizes size_of_first(const ValueSizes& x, const ValueSizes&, bool) { return x; }
 
 struct StageRow {
   // How its operands must be held, and its result then is.
