@@ -5,7 +5,9 @@
 
 For each row of LEAST_ROWS to FEW_ROWS whose efficiency is below its operator's bar, of a file of fused operators: what
 was measured, and its terms by the simulation (`STRETTO simulate`) of the schedule that was taken. Then, of all such
-rows, the efficiency if a term took nothing.
+rows, the efficiency if a term took nothing; and the most that pieces leave: what is sent behind its piece of the
+product, or ahead of it, is hidden but for one piece, sums are free, and pieces take no more than their part of cuBLAS's
+time.
 
 - product: what its product takes alone, less the last wave, and less what cuBLAS was measured to take;
 - last wave: of tiles, what SMs rest while the last ones are multiplied;
@@ -32,6 +34,9 @@ STARTS = ("launch_us", "chained_launch_us", "signal_us", "local_signal_us", "rel
 LINKS = ("link_gb_per_s", "push_by_blocks", "push_all_by_blocks", "push_multi_by_blocks", "copy_engine_by_bytes",
          "copy_engine_all_gb_per_s", "epilogue_push_gb_per_s", "nccl_by_bytes")
 NOTHING, ENDLESS = 1e-3, 1e3
+PIECES = (1, 2, 4, 16)
+START_US, HOP_US = 1.3, 1.0  # of a kernel that starts while another ends; of a word over a link and its wait
+HOPS = {"gemm-ar": 2}  # others: 1
 TERMS = ("product", "last wave", "start", "crossing", "sum", "not simulated")
 
 
@@ -115,6 +120,18 @@ def without_terms(kind, rows):
     return [kind, str(len(rows)), *(f"{efficiency(term):.2f}" for term in ("", *TERMS)), f"{EFFICIENCY[kind]:.2f}"]
 
 
+def most_of_pieces(kind, rows):
+    """Efficiency as it is, and the most in so many pieces."""
+    def most(row, pieces):
+        product, link = row["gemm_us"], row["link_floor_us"]
+        us = max(product, link) + min(product, link) / pieces + START_US + HOP_US * HOPS.get(kind, 1)
+        return row["floor_us"] / us
+
+    return [kind, f"{geometric_mean(row['floor_us'] / ran['time_us'] for row, ran, _ in rows):.2f}",
+            *(f"{geometric_mean(most(row, pieces) for row, _, _ in rows):.2f}" for pieces in PIECES),
+            f"{EFFICIENCY[kind]:.2f}"]
+
+
 def lines_of(result, stretto):
     body, by_kind = [], {}
     with tempfile.TemporaryDirectory() as folder:
@@ -127,7 +144,9 @@ def lines_of(result, stretto):
     return "\n\n".join([
         table(["operator M N K", "takes", "us", "cuBLAS", "link", "efficiency", *TERMS, "most"], body),
         table(["operator", "n", "efficiency", *(f"no {term}" for term in TERMS[:-1]), "all simulated", "bar"],
-              [without_terms(kind, rows) for kind, rows in by_kind.items()])])
+              [without_terms(kind, rows) for kind, rows in by_kind.items()]),
+        table(["operator", "efficiency", *(f"{count} pieces" if count > 1 else "1 piece" for count in PIECES), "bar"],
+              [most_of_pieces(kind, rows) for kind, rows in by_kind.items()])])
 
 
 def main():
