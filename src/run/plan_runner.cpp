@@ -104,7 +104,7 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
   }
   if (has_collectives(plan)) make_collectives();
   make_ranks();
-  if (workspace_use_.is_fence) options_.workspace->add_fence(*this);
+  if (workspace_use_.is_fence) stands_for_fences_.emplace(*options_.workspace, *this);
   if (nccl_ == nullptr) return;
   connect_nccl();
   fabric.group().together("poisoning a plan's buffers", [&] {
@@ -137,10 +137,7 @@ void PlanRunner::make_collectives() {
   nccl_generation_ = nccl_->generation();
 }
 
-PlanRunner::~PlanRunner() {
-  if (workspace_use_.is_fence) options_.workspace->remove_fence(*this);
-  drop_ranks();
-}
+PlanRunner::~PlanRunner() { drop_ranks(); }
 
 // Owners free what they have on the GPU it lies on.
 void PlanRunner::drop_ranks() {

@@ -183,6 +183,7 @@ class PlanRunner {
   const cuda::CopiedNotifies copied_notifies_;
   PlanMemory memory_;
   const WorkspaceUse workspace_use_;
+  std::optional<StandsForFences> stands_for_fences_;
   std::optional<CallTensors> calls_;  // where calls name tensors
   fabric::RunState state_;
   std::unique_ptr<LowLatencyLane> low_latency_;  // where the plan wants it

@@ -94,14 +94,13 @@ class Workspace {
   // All that it holds of this rank's GPU.
   size_t num_bytes() const;
 
-  // Plans whose runs may stand for fences here, until they are taken out again.
-  void add_fence(const PlanRunner& runner) { fences_.push_back(&runner); }
-  void remove_fence(const PlanRunner& runner) { std::erase(fences_, &runner); }
-  // One of them whose run has failed, as far as a wait of this process's ranks has seen it, so that
-  // those behind it may have begun too soon; null: none has.
+  // Of plans whose runs may stand for fences here, one whose run has failed, as far as a wait of
+  // this process's ranks has seen it, so that those behind it may have begun too soon; null: none
+  // has.
   const PlanRunner* failed_fence() const;
 
  private:
+  friend class StandsForFences;
   void grow(size_t num_bytes);
 
   fabric::Fabric& fabric_;
@@ -109,6 +108,22 @@ class Workspace {
   std::vector<WorkspacePlace> recent_;
   std::vector<const PlanRunner*> fences_;
   std::vector<std::unique_ptr<fabric::Region>> regions_;  // each larger than those before
+};
+
+// One of those plans, as long as this lives.
+class StandsForFences {
+ public:
+  StandsForFences(Workspace& workspace, const PlanRunner& runner)
+      : workspace_(workspace), runner_(runner) {
+    workspace_.fences_.push_back(&runner_);
+  }
+  ~StandsForFences() { std::erase(workspace_.fences_, &runner_); }
+  StandsForFences(const StandsForFences&) = delete;
+  StandsForFences& operator=(const StandsForFences&) = delete;
+
+ private:
+  Workspace& workspace_;
+  const PlanRunner& runner_;
 };
 
 // What a run of a plan does to a workspace.
