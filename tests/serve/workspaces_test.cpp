@@ -2,7 +2,9 @@
 // different plans on it have a fence between them; in the stub of the driver.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <memory>
+#include <string>
 
 #include "run/plan_memory.h"
 #include "stretto/context.h"
@@ -36,7 +38,8 @@ void run_on_both(const Context& context, Operation& operation, const TensorMemor
 TEST(Workspaces, OfAllOperations) {
   for (const char* test : {"WorkspaceInTheStub.GrowsWherePlansNeedMore",
                            "WorkspaceInTheStub.OfAFixedSizeRefusesLargerPlans",
-                           "WorkspaceInTheStub.HasAFenceBetweenOperationsOnTheSameBytes"}) {
+                           "WorkspaceInTheStub.HasAFenceBetweenOperationsOnTheSameBytes",
+                           "WorkspaceInTheStub.TellsAllOfARunThatStoodForAFenceAndFailed"}) {
     EXPECT_EQ(run_inside(in_the_stub(), test), 0) << test;
   }
 }
@@ -106,6 +109,44 @@ TEST(WorkspaceInTheStub, HasAFenceBetweenOperationsOnTheSameBytes) {
   expect_fences({.timeout_s = 1, .workspace_grows = true}, 0);
   expect_fences({.timeout_s = 1, .workspace_bytes = few + many}, 0);
   expect_fences({.timeout_s = 1, .workspace_bytes = many}, 2);
+}
+
+std::string problem_of(Operation& operation) {
+  try {
+    operation.finish();
+  } catch (const SystemError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(WorkspaceInTheStub, TellsAllOfARunThatStoodForAFenceAndFailed) {
+  STRETTO_INSIDE_THE_STUB();
+  for (const bool is_shared : {true, false}) {
+    const testing::Matcher<std::string> is_told =
+        is_shared
+            ? testing::Matcher<std::string>(HasSubstr("a run of another operation on the same "))
+            : testing::Matcher<std::string>("");
+    Context context(2, {.timeout_s = 1, .workspace_grows = is_shared});
+    // Whose tiles await rows.
+    Operation failed(context, Segment{kAgGemm, kFew, 1024, 1024, 2, DType::bf16}, kTiles);
+    Operation behind(context, product(kMany), kTiles);
+    const TensorMemory of_failed(context, failed), of_behind(context, behind);
+    failed.run(0, context.stream(0), kFew, of_failed.of(0));
+    setenv("STUB_EXPIRES", "1", 1);
+    failed.run(1, context.stream(1), kFew, of_failed.of(1));
+    unsetenv("STUB_EXPIRES");
+    run_on_both(context, behind, of_behind, kMany);
+    EXPECT_THAT(behind.error(), is_told);
+    EXPECT_THAT(problem_of(behind), is_told);
+    EXPECT_THAT(problem_of(failed), HasSubstr("waited 1000 ms"));
+    // Where it is finished first, the other has yet to hear of it.
+    EXPECT_THAT(problem_of(behind), is_told);
+    for (Operation* operation : {&failed, &behind}) {
+      EXPECT_EQ(operation->error(), "");
+      EXPECT_EQ(problem_of(*operation), "");
+    }
+  }
 }
 
 }  // namespace

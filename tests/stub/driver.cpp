@@ -90,6 +90,7 @@ void expire_first_wait(const device::GemmParams& kernel, uint32_t num_blocks) {
       control.error = {block,       task.tile,      wait.signal, kernel.signals.kernel,
                        wait.amount, wait.amount - 1};
       control.expired_here = control.abort = 1;
+      if (control.host_word != nullptr) *control.host_word = 1;
       return;
     }
   }
