@@ -6,10 +6,10 @@
 #include <atomic>
 #include <set>
 
+#include "check/meets.h"
 #include "gpu/beside_captures.h"
 #include "launch/cublas_gemms.h"
 #include "launch/library_products.h"
-#include "plan/meets.h"
 #include "run/first_calls.h"
 #include "run/plan_fit.h"
 #include "run/rank_threads.h"
@@ -94,7 +94,7 @@ PlanRunner::PlanRunner(const Plan& plan, fabric::Fabric& fabric,
       memory_(plan, *sums_, fabric, options.tensors_at_calls, options.workspace,
               options.results != nullptr),
       workspace_use_{id_, memory_.in_workspace(),
-                     memory_.in_workspace().region != nullptr && meets_all_ranks(plan)},
+                     memory_.in_workspace().region != nullptr && checker::meets_all_ranks(plan)},
       state_(fabric, signals_.num_signals(), options.timeout_ns, "the signals of a plan") {
   if (options.tensors_at_calls) {
     calls_.emplace(plan, memory_.shared(), options.serves, options.results);

@@ -3,7 +3,7 @@
 // A plan's own runs keep out of each other's way there, as its proof says (docs/plan-format.md). Of
 // another plan's bytes it knows nothing, so between runs of different plans there is a fence: no
 // rank begins the next run before all ranks have ended the one before. It is spared where the plans
-// lie on different bytes and a run of the one before is a fence itself (plan/meets.h).
+// lie on different bytes and a run of the one before is a fence itself (check/meets.h).
 #pragma once
 
 #include <cstdint>

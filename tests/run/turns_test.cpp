@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "check/meets.h"
 #include "lower/plan_of_operator.h"
-#include "plan/meets.h"
 #include "run/fence.h"
 
 namespace stretto::runtime {
@@ -98,7 +98,7 @@ TEST(Turns, PlansThatMeetAllRanksAreFences) {
     int fences = 0;
     for (size_t i = 0; i < plans.size(); ++i) {
       SCOPED_TRACE(plans[i].schedule);
-      const bool is_fence = meets_all_ranks(plans[i]);
+      const bool is_fence = checker::meets_all_ranks(plans[i]);
       fences += is_fence ? 1 : 0;
       for (const size_t other : {size_t{0}, size_t{4}}) {
         const size_t found = problems(plans[other], plans[3], plans[i]);
@@ -124,8 +124,9 @@ TEST(Turns, APlanThatMeetsNotAllRanksIsSaidToBeNoFence) {
       }
       const bool is_none = problems(plans[4], plans[3], edited) > 0;
       are_none += is_none ? 1 : 0;
-      are_said += meets_all_ranks(edited) ? 0 : 1;
-      if (is_none) EXPECT_FALSE(meets_all_ranks(edited)) << whole.schedule << " of " << without;
+      are_said += checker::meets_all_ranks(edited) ? 0 : 1;
+      if (is_none)
+        EXPECT_FALSE(checker::meets_all_ranks(edited)) << whole.schedule << " of " << without;
     }
   }
   EXPECT_EQ(are_none, 12);

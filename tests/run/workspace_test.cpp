@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "check/meets.h"
 #include "run/fence.h"
 #include "stretto/check.h"
 #include "tables/plan_limits.h"
@@ -224,6 +225,7 @@ TEST(Fence, WithoutAnyPartOfItTheCheckerSaysSo) {
 TEST(Fence, RunsOnGpus) {
   const Plan fence = fence_plan(Segment{kGemmAr, 4, 8, 32, 4, DType::bf16}, 132);
   EXPECT_TRUE(cuda::why_not_on_cuda(fence).empty());
+  EXPECT_TRUE(checker::meets_all_ranks(fence));
   EXPECT_EQ(print(parse_plan(print(fence))), print(fence));
 }
 

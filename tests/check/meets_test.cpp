@@ -1,5 +1,5 @@
 // Which plans' runs end only after all ranks have begun them.
-#include "plan/meets.h"
+#include "check/meets.h"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +7,8 @@
 
 namespace stretto {
 namespace {
+
+using checker::meets_all_ranks;
 
 TEST(Meets, WhereEachRankAwaitsEachOther) {
   for (const char* schedule : {"tiles", "slices", "decomposed", "tiles,mover=copy-engine",
@@ -18,6 +20,11 @@ TEST(Meets, WhereEachRankAwaitsEachOther) {
       EXPECT_TRUE(meets_all_ranks(plan_of_operator(op, schedule)));
     }
   }
+}
+
+TEST(Meets, ManyRanks) {
+  EXPECT_TRUE(meets_all_ranks(
+      plan_of_operator("ag-gemm m=132 n=4224 k=64 ranks=66 dtype=bf16", "decomposed")));
 }
 
 // A rank without rows has nothing that others wait for.
