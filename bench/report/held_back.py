@@ -46,9 +46,15 @@ def times(figure, factor):
     return {**figure, **scaled, "source": "what if"}
 
 
+def figures_of(machine):
+    """A machine file's figures, with those of the one that it is based on."""
+    content = json.loads((ROOT / "machines" / f"{machine}.json").read_text(encoding="utf-8"))
+    return {**(figures_of(content["base"]) if "base" in content else {}), **content["figures"]}
+
+
 def without(machine, starts, links):
     """A machine file's content on which these take next to no time."""
-    figures = json.loads((ROOT / "machines" / f"{machine}.json").read_text(encoding="utf-8"))["figures"]
+    figures = figures_of(machine)
     changed = {name: times(figures[name], NOTHING) for name in starts}
     changed |= {name: times(figures[name], ENDLESS) for name in links}
     return {"name": "what-if", "base": machine, "description": "What if", "nodes": 1, "figures": changed}

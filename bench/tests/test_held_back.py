@@ -48,6 +48,11 @@ class HeldBack(unittest.TestCase):
         self.assertTrue(second.startswith("| gemm-rs | 2 | 0.64 |"), second)
         self.assertEqual(second.split(" | ")[5], f"{without_start:.2f}")
 
+    def test_each_machine_file_has_what_takes_next_to_no_time(self):
+        for path in (held_back.ROOT / "machines").glob("*.json"):
+            figures = held_back.without(path.stem, held_back.STARTS, held_back.LINKS)["figures"]
+            self.assertEqual(set(figures), {*held_back.STARTS, *held_back.LINKS}, path)
+
     def test_pieces_hide_all_but_one(self):
         last = self.lines(row(16, 20))[-1].split(" | ")
         self.assertEqual(last[1:3], ["0.45", f"{9 / (9 + 2 + 2.3):.2f}"])
