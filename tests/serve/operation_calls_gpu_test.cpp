@@ -19,6 +19,16 @@ namespace {
 using runtime::OperationOnGpus;
 using testing::HasSubstr;
 
+// What finish() throws; empty where it does not.
+std::string problem_of(OperationOnMemory& operation) {
+  try {
+    operation.finish();
+  } catch (const SystemError& error) {
+    return error.what();
+  }
+  return "";
+}
+
 // Whom finish() waits for, and nobody else asks about: a stream may end once its calls are done.
 TEST_P(OperationOnGpus, StreamsOfTheCallerEndAfterFinish) {
   auto operation = std::make_unique<OperationOnMemory>(
@@ -189,14 +199,6 @@ TEST_P(OperationOnGpus, AFenceThatFailedIsToldToEveryOperation) {
   const auto run = [&](OperationOnMemory& operation) {
     for (int rank = 0; rank < ranks_; ++rank) operation.run(rank, context.stream(rank), 512);
   };
-  const auto problem_of = [](OperationOnMemory& operation) -> std::string {
-    try {
-      operation.finish();
-    } catch (const SystemError& error) {
-      return error.what();
-    }
-    return "";
-  };
   run(first);
   second.run(0, context.stream(0), 512);  // its fence waits for the others
   for (int ms = 0; ms < 5000 && first.error().empty(); ms += 10) {
@@ -229,14 +231,6 @@ TEST_P(OperationOnGpus, ARunThatStoodForAFenceAndFailedIsToldToEveryOperation) {
   const ProductShape shape{kGemmRs, 512, 512, DType::bf16};
   const OperationOptions tiles{.schedule = "tiles", .rows = RowCount::fixed};
   OperationOnMemory first(context, shape, 512, tiles), second(context, shape, 512, tiles);
-  const auto problem_of = [](OperationOnMemory& operation) -> std::string {
-    try {
-      operation.finish();
-    } catch (const SystemError& error) {
-      return error.what();
-    }
-    return "";
-  };
   first.run(0, context.stream(0), 512);  // the others do not come
   for (int ms = 0; ms < 5000 && first.error().empty(); ms += 10) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
