@@ -213,9 +213,7 @@ class ExpertsDown(Experts):
     def give(self):
         t, k = self.sizes["t"], self.sizes["k"]
         self.act, self.times_moved = self.place.normal(t * k, self.inner), 1
-        own = slice(self.place.rank * self.each, (self.place.rank + 1) * self.each)
-        self.inputs = {"a": self.act, "ids": self.ids[own].contiguous(), "weights": self.weights[own].contiguous(),
-                       "wd": self.down}
+        self.inputs = {"a": self.act, "ids": self.ids, "weights": self.weights, "wd": self.down}
         self.outputs, self.result = {"y": torch.empty_like(self.y)}, "y"
 
     def reference(self):

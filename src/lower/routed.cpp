@@ -19,11 +19,13 @@ double chance_of_more(double least, double choices, double chance) {
   return 0.5 * std::erfc((least + 0.5 - mean) / deviation / std::sqrt(2.0));
 }
 
-// Between kernels a partition is one of its own, which is over sooner than three. Else a lane makes
-// the tables of few choices sooner than many lanes that await each other.
+// Between kernels a partition is one of its own, which is over sooner than three, unless lanes send
+// tokens meanwhile. Else a lane makes the tables of few choices sooner than many lanes that await
+// each other.
 int parts_of(const RoutedLowering& product, const RoutedBlocks& blocks) {
   const int64_t choices = blocks.tokens_of_block * blocks.top_k;
-  const bool has_kernel = product.schedule.sync == Sync::event && !product.by_lanes();
+  const bool is_alone = !product.by_lanes() || !product.x.is_gathered;
+  const bool has_kernel = product.schedule.sync == Sync::event && is_alone;
   if (has_kernel && choices <= INT32_MAX &&
       device::partition_blocks(static_cast<int32_t>(choices), blocks.experts) != 0) {
     return 1;
