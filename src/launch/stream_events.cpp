@@ -200,10 +200,17 @@ bool is_event(const Step& step) {
 // Puts the collectives of a rank's only NCCL stream into the compute lanes' stream where the two
 // take turns: wherever one can go on, the other awaits it, or is at its end. NCCL's do so where all
 // of one comes before all of the other; kernels of the device language, some of which want to stand
-// right behind their product so that they can be there before it has ended, at any number of turns.
+// right behind their product so that they can be there before it has ended, at any number of turns,
+// and beside copy engines too, which neither await.
 void chain_streams(const Plan& plan, RankProgram& program) {
-  if (program.streams.size() != 2 || program.streams[1].kind != LaneKind::nccl) return;
-  const std::vector<Step>& nccl = program.streams[1].steps;
+  const size_t streams = program.streams.size();
+  if (streams < 2 || program.streams.back().kind != LaneKind::nccl) return;
+  const bool is_beside_copies = streams == 3 && plan.low_latency_collectives &&
+                                program.streams[1].kind == LaneKind::copy &&
+                                std::none_of(program.streams[1].steps.begin(),
+                                             program.streams[1].steps.end(), is_event);
+  if (streams != 2 && !is_beside_copies) return;
+  const std::vector<Step>& nccl = program.streams.back().steps;
   if (std::any_of(nccl.begin(), nccl.end(), [](const Step& step) {
         return step.kind == StepKind::wait || step.kind == StepKind::notify;
       })) {
@@ -212,8 +219,11 @@ void chain_streams(const Plan& plan, RankProgram& program) {
   std::vector<Step> chain;
   std::vector<bool> recorded(program.num_events, false);
   size_t at[2] = {0, 0}, last = 2, turns = 0;
+  const auto steps_of = [&](size_t stream) -> const std::vector<Step>& {
+    return stream == 0 ? program.streams.front().steps : nccl;
+  };
   const auto can_go_on = [&](size_t stream) {
-    const std::vector<Step>& steps = program.streams[stream].steps;
+    const std::vector<Step>& steps = steps_of(stream);
     if (at[stream] == steps.size()) return false;
     const Step& next = steps[at[stream]];
     return next.kind != StepKind::await || recorded[next.index];
@@ -225,7 +235,7 @@ void chain_streams(const Plan& plan, RankProgram& program) {
     const size_t stream = first ? 0 : 1;
     turns += stream != last;
     last = stream;
-    const Step& step = program.streams[stream].steps[at[stream]++];
+    const Step& step = steps_of(stream)[at[stream]++];
     if (step.kind == StepKind::record) recorded[step.index] = true;
     if (!is_event(step)) chain.push_back(step);
   }
