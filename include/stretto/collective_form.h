@@ -13,7 +13,9 @@
 //   dispatch experts=E, combine experts=E   rows to the ranks of the experts that they choose, and
 //                   weighted sums of what these made: docs/plan-format.md, "Routing". Only with
 //                   low_latency_collectives.
-// But for the last two, region i of one rank pairs with region i of the others; shapes in a pair
+//   dispatch_all experts=E, combine_all experts=E   the same, where each rank has a part of every
+//                   expert, so that all ranks are those of a row that chooses one.
+// But for the last four, region i of one rank pairs with region i of the others; shapes in a pair
 // agree (empty allowed).
 #pragma once
 
@@ -50,7 +52,27 @@ namespace stretto {
      0,                                                                                        \
      {},                                                                                       \
      "WEIGHTS, IDS, rows and perhaps ROWS, and own sums",                                      \
-     "experts"})
+     "experts"})                                                                               \
+  X(dispatch_all, "dispatch_all", "rows that choose an expert to all ranks",                   \
+    {false,                                                                                    \
+     false,                                                                                    \
+     false,                                                                                    \
+     0,                                                                                        \
+     0,                                                                                        \
+     {},                                                                                       \
+     "X and IDS, or X, IDS and WEIGHTS, and what comes of them",                               \
+     "experts",                                                                                \
+     true})                                                                                    \
+  X(combine_all, "combine_all", "weighted sums of rows of parts of experts",                   \
+    {false,                                                                                    \
+     false,                                                                                    \
+     true,                                                                                     \
+     0,                                                                                        \
+     0,                                                                                        \
+     {},                                                                                       \
+     "WEIGHTS, IDS, rows and perhaps ROWS, and own sums",                                      \
+     "experts",                                                                                \
+     true})
 
 enum class CollectiveKind : uint8_t {
 #define STRETTO_ENUM(name, text, meaning, ...) name,
@@ -70,6 +92,8 @@ struct CollectiveForm {
   // The name of the whole number that it needs; empty: none. One that has it goes by ids, and pairs
   // no regions.
   std::string_view count = {};
+  // Of such: each rank has a part of every expert; else experts are dealt to ranks.
+  bool of_all_experts = false;
 
   constexpr bool goes_by_ids() const { return !count.empty(); }
   // Regions of a group, of those that a rank reads.

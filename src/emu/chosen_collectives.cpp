@@ -50,10 +50,7 @@ Rows rows_of(const Plan& plan, const Parts& parts, size_t operand, int64_t rows)
 class ChosenExperts {
  public:
   ChosenExperts(const ChosenOperands& of, int ranks, const Rows& ids, DType dtype)
-      : top_k_(of.top_k),
-        ranks_(ranks),
-        shares_{static_cast<int32_t>(of.experts), ranks},
-        ids_(static_cast<size_t>(of.tokens * of.top_k)) {
+      : of_(of), top_k_(of.top_k), ranks_(ranks), ids_(static_cast<size_t>(of.tokens * of.top_k)) {
     for (int64_t token = 0; token < of.tokens; ++token) {
       const std::byte* const row = ids.row(token);
       for (int64_t slot = 0; slot < top_k_; ++slot) {
@@ -67,7 +64,8 @@ class ChosenExperts {
   const std::vector<int32_t>& ids() const { return ids_; }
   int32_t id(int64_t choice) const { return ids_[static_cast<size_t>(choice)]; }
   bool is_on(int rank, int64_t choice) const {
-    return id(choice) >= shares_.begin(rank) && id(choice) < shares_.begin(rank + 1);
+    const int32_t number = number_on(rank, choice);
+    return number >= 0 && number < of_.experts_on(rank, ranks_);
   }
   bool goes_to(int rank, int64_t token) const {
     for (int64_t slot = 0; slot < top_k_; ++slot) {
@@ -75,17 +73,19 @@ class ChosenExperts {
     }
     return false;
   }
-  int32_t number_on(int rank, int64_t choice) const { return id(choice) - shares_.begin(rank); }
+  int32_t number_on(int rank, int64_t choice) const {
+    return id(choice) - of_.first_expert(rank, ranks_);
+  }
   int64_t bad() const {
     int64_t count = 0;
-    for (const int32_t id : ids_) count += id != -1 && (id < 0 || id >= shares_.all);
+    for (const int32_t id : ids_) count += id != -1 && (id < 0 || id >= of_.experts);
     return count;
   }
 
  private:
+  ChosenOperands of_;
   int64_t top_k_;
   int ranks_;
-  device::ExpertShares shares_;
   std::vector<int32_t> ids_;
 };
 

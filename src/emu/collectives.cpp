@@ -171,9 +171,11 @@ void Collectives::finish(std::vector<Part>& parts) {
       for (const Part& part : parts) write_normed(parts, part);
       break;
     case CollectiveKind::dispatch:
+    case CollectiveKind::dispatch_all:
       send_chosen(parts);
       break;
     case CollectiveKind::combine:
+    case CollectiveKind::combine_all:
       sum_chosen(parts);
       break;
   }

@@ -39,7 +39,8 @@ Roundings roundings_of(const Plan& plan) {
     for (const Instr& instr : lane.instrs) {
       if (instr.op == Opcode::reduce || instr.op == Opcode::merge) {
         for (const Region& read : plan.reads(instr)) account(read, 1);
-      } else if (instr.op == Opcode::collective && instr.collective == CollectiveKind::combine) {
+      } else if (instr.op == Opcode::collective && form_of(instr.collective).adds &&
+                 form_of(instr.collective).goes_by_ids()) {
         account(plan.writes(instr)[0], 1);
       } else if (instr.op == Opcode::collective && form_of(instr.collective).adds) {
         // Once when it is stored, then at each of a ring's ranks - 1 hops.

@@ -17,6 +17,19 @@ GatheredRows Declarer::gathered(int tensor, const std::string& name, bool by_ncc
   return rows;
 }
 
+// Sums that go by ids send weights with themselves, where their tokens came in another way.
+GatheredRows Declarer::gathered_weights(const RoutedLowering& product, const std::string& name,
+                                        int copies) {
+  const bool came_in_another_way =
+      std::any_of(state_.routed.begin(), state_.routed.end(), [&](const RoutedLowering& other) {
+        return &other != &product && other.blocks == product.blocks &&
+               other.of_part == product.of_part && other.x.is_gathered && !other.goes_by_ids();
+      });
+  const int tensor = product.part.router_weights;
+  if (product.goes_by_ids() && came_in_another_way) return {tensor, input(tensor), input(tensor)};
+  return gathered(tensor, name, product.by_nccl(), copies);
+}
+
 uint16_t Declarer::add_of_partition(std::string name, DType dtype, BufferRole role, int partition,
                                     int64_t cols) {
   const Partition& of = plan_.partitions[static_cast<size_t>(partition)];
@@ -89,7 +102,9 @@ void Declarer::declare_routed(RoutedLowering& product) {
   const bool is_new = product.blocks == known;
   if (is_new) {
     product.ids = gathered(part.ids, prefix + "ids", by_nccl, copies);
-    if (product.goes_by_ids()) plan_.buffers[product.ids.all].dtype = DType::i32;
+    if (product.goes_by_ids() && product.ids.is_gathered) {
+      plan_.buffers[product.ids.all].dtype = DType::i32;
+    }
   } else {
     product.ids.is_gathered = plan_.buffers[product.ids.own].sharded_rows > 0;
   }
@@ -104,7 +119,7 @@ void Declarer::declare_routed(RoutedLowering& product) {
                                         BufferRole::local, partition, product_op.local_k());
   }
   if (product.has_sums()) {
-    product.weights = gathered(part.router_weights, prefix + "weights", by_nccl, copies);
+    product.weights = gathered_weights(product, prefix + "weights", copies);
     declare_sums(product, prefix, partition, copies);
     if (product_op.only_moves()) product.permuted = product.kept.front();
     return;

@@ -53,6 +53,7 @@ class Declarer {
   void declare_sums(RoutedLowering& product, const std::string& prefix, int partition, int copies);
   // What ranks have some rows of, and each needs all of.
   GatheredRows gathered(int tensor, const std::string& name, bool by_nccl, int copies);
+  GatheredRows gathered_weights(const RoutedLowering& product, const std::string& name, int copies);
   uint16_t add_of_partition(std::string name, DType dtype, BufferRole role, int partition,
                             int64_t cols);
   // The partition of an earlier product of the same choices of the same part, or a new one.

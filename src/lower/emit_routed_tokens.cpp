@@ -20,7 +20,7 @@ class RoutedTokens {
     } else if (product_.by_copies()) {
       send_by_copies(is_first);
     } else if (product_.goes_by_ids()) {
-      if (is_first) dispatch_by_ids(of_);
+      if (is_first && product_.x.is_gathered) dispatch_by_ids(of_);
       if (is_first) make_tables();
     } else {
       if (is_first) gather(product_.ids);

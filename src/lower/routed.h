@@ -121,8 +121,7 @@ struct RoutedLowering {
   }
   // Collectives that go by ids bring tokens, and take sums back.
   bool goes_by_ids() const {
-    return by_nccl() && has_shares_of_experts() &&
-           schedule.collectives == CollectivesBy::low_latency;
+    return by_nccl() && schedule.collectives == CollectivesBy::low_latency;
   }
   // And nothing puts rows in order between them.
   bool by_ids() const { return goes_by_ids() && op.only_moves(); }

@@ -43,12 +43,22 @@ std::string fault_in(const Plan& plan, const std::vector<Expected>& all, DType d
 
 }  // namespace
 
+int32_t ChosenOperands::first_expert(int rank, int ranks) const {
+  return of_all_experts ? 0 : device::ExpertShares{static_cast<int32_t>(experts), ranks}.begin(rank);
+}
+
+int32_t ChosenOperands::experts_on(int rank, int ranks) const {
+  const auto all = static_cast<int32_t>(experts);
+  return of_all_experts ? all : device::ExpertShares{all, ranks}.size(rank);
+}
+
 ChosenOperands chosen_operands(const Plan& plan, const Instr& instr) {
   const auto reads = plan.reads(instr), writes = plan.writes(instr);
   ChosenOperands of;
+  of.of_all_experts = form_of(instr.collective).of_all_experts;
   of.experts = instr.count(0);
   of.top_k = reads[1].cols();
-  if (instr.collective == CollectiveKind::combine) {
+  if (form_of(instr.collective).adds) {
     const int32_t dealt = plan.buffers[reads[1].buffer].sharded_rows;
     of.round_trip = reads.size() == 3 && dealt > 0;
     of.tokens = of.round_trip ? dealt : reads[1].rows();
@@ -74,13 +84,18 @@ bool counts_bad_ids(const Plan& plan, const Instr& instr) {
   return false;
 }
 
+double share_of_choices(const ChosenOperands& of, int ranks) {
+  return of.of_all_experts ? 1 : 1.0 / ranks;
+}
+
 double share_that_goes(const ChosenOperands& of, int ranks) {
+  if (of.of_all_experts) return 1;
   return 1 - std::pow(1 - 1.0 / ranks, static_cast<double>(of.top_k));
 }
 
 std::string fault_in_chosen(const Plan& plan, const Lane& lane, const Instr& instr) {
   const auto reads = plan.reads(instr), writes = plan.writes(instr);
-  const bool sums = instr.collective == CollectiveKind::combine;
+  const bool sums = form_of(instr.collective).adds;
   const size_t least = sums ? 3 : 2, most = least + 1;
   const bool by_token = !sums && reads.size() == 3;
   const bool counts_fit = sums       ? writes.size() == 1
@@ -103,7 +118,6 @@ std::string fault_in_chosen(const Plan& plan, const Lane& lane, const Instr& ins
   }
   const int64_t own = RowShards{of.tokens, plan.ranks()}.size(lane.rank);
   const int64_t choices = of.tokens * of.top_k;
-  const device::ExpertShares shares{static_cast<int32_t>(of.experts), plan.ranks()};
   constexpr DType kIds = DType::i32;
   std::vector<Expected> all;
   DType dtype = plan.buffers[reads[0].buffer].dtype;
@@ -128,7 +142,7 @@ std::string fault_in_chosen(const Plan& plan, const Lane& lane, const Instr& ins
       all.push_back({"WEIGHTS", &writes[2], of.tokens, of.top_k, DType::fp32});
     }
     if (writes.size() % 2 == 0) {
-      all.push_back({"COUNTS", &writes.back(), shares.size(lane.rank), 1, kIds});
+      all.push_back({"COUNTS", &writes.back(), of.experts_on(lane.rank, plan.ranks()), 1, kIds});
     }
   }
   if (is_index(dtype)) return fmt::format("expected rows of numbers, found {}", to_string(dtype));

@@ -1,4 +1,4 @@
-// Operands of the collectives that go by ids, dispatch and combine: docs/plan-format.md, "Routing".
+// Operands of the collectives that go by ids: docs/plan-format.md, "Routing".
 #pragma once
 
 #include <string>
@@ -10,9 +10,13 @@ namespace stretto {
 // What they say of the collective. Sound where fault_in_chosen() finds nothing.
 struct ChosenOperands {
   int64_t tokens = 0, top_k = 0, cols = 0, experts = 0;
-  bool by_choice = false;   // its rows at experts are one for each choice, not for each token
-  bool round_trip = false;  // a combine of own rows, which go to the experts first
+  bool of_all_experts = false;  // each rank has a part of every expert
+  bool by_choice = false;       // its rows at experts are one for each choice, not for each token
+  bool round_trip = false;      // a combine of own rows, which go to the experts first
 
+  // Of the experts that a rank has, or has a part of: the first, and how many.
+  int32_t first_expert(int rank, int ranks) const;
+  int32_t experts_on(int rank, int ranks) const;
   bool operator==(const ChosenOperands&) const = default;
 };
 ChosenOperands chosen_operands(const Plan& plan, const Instr& instr);
@@ -21,8 +25,10 @@ ChosenOperands chosen_operands(const Plan& plan, const Instr& instr);
 // partition does.
 bool counts_bad_ids(const Plan& plan, const Instr& instr);
 
-// The share of the tokens that go from a rank to another, if all experts are as likely.
+// The shares of the tokens that go from a rank to another, and of the choices whose expert a rank
+// has, if all experts are as likely.
 double share_that_goes(const ChosenOperands& of, int ranks);
+double share_of_choices(const ChosenOperands& of, int ranks);
 
 // What is wrong with those of an instruction that is one, on the lane; empty: nothing.
 std::string fault_in_chosen(const Plan& plan, const Lane& lane, const Instr& instr);

@@ -24,9 +24,9 @@ int partition_blocks(const Plan& plan, const Lane& lane, uint32_t begin, uint32_
 
 bool comes_with_partition(const Plan& plan, const Instr& collective, const Instr& route) {
   if (!plan.low_latency_collectives || route.op != Opcode::route) return false;
-  if (collective.op != Opcode::collective || collective.collective != CollectiveKind::dispatch) {
-    return false;
-  }
+  if (collective.op != Opcode::collective) return false;
+  const CollectiveForm& form = form_of(collective.collective);
+  if (!form.goes_by_ids() || form.adds) return false;
   const std::span<const Region> brought = plan.writes(collective);
   if (brought.size() < 3 || brought[1] != plan.reads(route)[0]) return false;  // by choice: no ids
   const int64_t choices = brought[1].elements();

@@ -87,12 +87,13 @@ std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorS
   if (sums == products.end()) return refuse("experts whose rows nobody adds up", "a sum of them");
   if (std::string why = rounded_weights(**sums); !why.empty()) return why;
   const auto has_rows_in_order = [&](const OperatorSegment& product) {
-    const Tensor& input = op.tensor(product.input);
-    return input.stage >= 0 && input.held == Held::routed;
+    const int maker = op.tensor(product.input).stage;
+    return std::any_of(products.begin(), products.end(), [&](const OperatorSegment* other) {
+      const std::vector<int>& made = other->stages;
+      return other->product->is_routed() && other->ids == one.ids &&
+             std::find(made.begin(), made.end(), maker) != made.end();
+    });
   };
-  if (!has_rows_in_order(one) && !is_own(one.input)) {
-    return refuse("tokens that each rank has all of", "tokens held by rows");
-  }
   // Ids are sent once, with the tokens of one product and the weights of one sum.
   int tokens = 0, weights = 0;
   for (const OperatorSegment* other : products) {
@@ -105,8 +106,15 @@ std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorS
   if (tokens > 1 || weights > 1) {
     return refuse("ids that several layers of experts go by", "ids of each layer's own");
   }
-  if (!is_own(one.ids) || !is_own((*sums)->router_weights)) {
-    return refuse("ids or weights that each rank has all of", "both held by rows");
+  const bool brings = !has_rows_in_order(one) && is_own(one.input);
+  if (!has_rows_in_order(one) && brings != is_own(one.ids)) {
+    return brings ? refuse("ids that each rank has all of, beside its own tokens",
+                           "both held by rows")
+                  : refuse("ids of own tokens, beside all tokens", "ids that are held whole");
+  }
+  if (is_own(one.ids) != is_own((*sums)->router_weights)) {
+    return refuse("ids and weights, of which each rank has its own of the one alone",
+                  "both held by rows, or both whole");
   }
   return {};
 }

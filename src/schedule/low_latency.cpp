@@ -17,7 +17,7 @@ namespace {
 // Rows that go to experts' ranks, and come back, by ids.
 std::string why_no_chosen_rows(const Segment& op) {
   if (op.ranks == 1) return "one rank moves none";
-  if (op.kind.weight != Held::experts) return "experts are not dealt to ranks";
+  if (op.only_moves() && op.kind.weight != Held::experts) return "experts are not dealt to ranks";
   if (op.adds_for_all()) return "sums go to who has the token, not to all";
   if (op.dtype == DType::fp32) return "they move bf16 and fp16, not fp32";
   const int64_t row = (op.kind.out != Edge::none ? op.n : op.k) * num_bytes(op.dtype);

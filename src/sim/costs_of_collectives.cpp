@@ -52,13 +52,15 @@ double Costs::chosen_us(const Instr& instr) const {
   const ChosenOperands of = chosen_operands(plan_, instr);
   const int ranks = plan_.ranks();
   const auto reads = plan_.reads(instr);
-  const bool sums = instr.collective == CollectiveKind::combine;
+  const bool sums = form_of(instr.collective).adds;
   const double row =
       static_cast<double>(of.cols) *
       static_cast<double>(num_bytes(plan_.buffers[reads[sums ? 2 : 0].buffer].dtype));
   const double goes = share_that_goes(of, ranks) * static_cast<double>(of.tokens);
   const double rows =
-      of.by_choice || reads.size() == 4 ? static_cast<double>(of.tokens * of.top_k) / ranks : goes;
+      of.by_choice || reads.size() == 4
+          ? share_of_choices(of, ranks) * static_cast<double>(of.tokens * of.top_k)
+          : goes;
   const double link_us = move_us(goes / ranks * (ranks - 1) * row, machine_.link_gb_per_s);
   // Rows and sums have slots, and rows cross first.
   if (of.round_trip) {
@@ -95,6 +97,8 @@ double Costs::collective_us(const Instr& instr, const Plan::Joined& joined) cons
       break;
     case CollectiveKind::dispatch:
     case CollectiveKind::combine:
+    case CollectiveKind::dispatch_all:
+    case CollectiveKind::combine_all:
       break;
   }
   if (bytes <= 0) return 0;

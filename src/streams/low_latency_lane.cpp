@@ -168,7 +168,7 @@ void LowLatencyLane::launch(int32_t id, int rank, const cuda::Stream& stream,
         state,
         pointer<device::uint64>(of.bad_ids)};
     const auto by_choice = static_cast<device::uint32>(of.by_choice);
-    if (call.kind == CollectiveKind::dispatch) {
+    if (!form_of(call.kind).adds) {
       const device::SendChosenArgs<GpuBlock> sent{chosen,
                                                   from,
                                                   to,

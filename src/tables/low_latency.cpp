@@ -78,7 +78,7 @@ std::string why_no_norm(const Plan& plan, const Instr& instr, const LowLatencyCa
 // is seen on the last rank, which has the fewest tokens.
 LowLatencyCall chosen_sizes(const Plan& plan, const Instr& instr) {
   const ChosenOperands of = chosen_operands(plan, instr);
-  const bool sums = instr.collective == CollectiveKind::combine;
+  const bool sums = form_of(instr.collective).adds;
   const auto block = RowShards{of.tokens, plan.ranks()}.block();
   LowLatencyCall call;
   call.kind = instr.collective;
@@ -90,6 +90,7 @@ LowLatencyCall chosen_sizes(const Plan& plan, const Instr& instr) {
                  static_cast<uint32_t>(of.top_k), static_cast<uint32_t>(of.experts)};
   call.chosen.by_choice = of.by_choice;
   call.chosen.round_trip = of.round_trip;
+  call.chosen.of_all_experts = of.of_all_experts;
   call.chosen.has_wide_ids = plan.buffers[plan.reads(instr)[1].buffer].dtype == DType::i64;
   const auto last = plan.reads(collective_of(plan, plan.ranks() - 1, instr.id));
   const bool by_token = !sums && !of.by_choice;  // takes notes, even those of a rank alone
@@ -250,7 +251,7 @@ LowLatencyCall chosen_call(const Plan& plan, const Instr& instr, const BufferPla
     return address_of(plan, places, {region.buffer, region.rank, region.row0, region.row1}, set);
   };
   const auto reads = plan.reads(instr), writes = plan.writes(instr);
-  const bool sums = instr.collective == CollectiveKind::combine;
+  const bool sums = form_of(instr.collective).adds;
   call.chosen.counts_bad_ids = counts_bad_ids(plan, instr);
   call.chosen.ids = place(reads, 1);
   call.chosen.weights = place(reads, sums ? 0 : 2);

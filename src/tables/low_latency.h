@@ -31,6 +31,7 @@ struct LowLatencyCall {
   struct Chosen {
     uint32_t tokens = 0, block_tokens = 0, top_k = 0, experts = 0;
     bool notes_ids = false, notes_weights = false;  // ranks have those of own tokens alone
+    bool of_all_experts = false;  // each rank has a part of every expert
     bool has_wide_ids = false, by_choice = false, round_trip = false, counts_bad_ids = false;
     DevicePtr ids = 0, weights = 0, row_of_choice = 0;
     DevicePtr all_ids = 0, all_weights = 0, counts = 0;

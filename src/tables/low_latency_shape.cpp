@@ -9,6 +9,7 @@
 #include "schedule/low_latency.h"
 #include "stretto/device/lang/kernels/all_reduce_norm_args.h"
 #include "stretto/device/lang/kernels/send_and_route.h"
+#include "stretto/device/lang/kernels/sum_many_rows.h"
 #include "stretto/error.h"
 
 namespace stretto::cuda {
@@ -49,7 +50,8 @@ device::ChosenSizes chosen_sizes_of(const LowLatencyCall& call) {
           static_cast<uint32_t>(vectors_of(call, call.row_elements)),
           of.notes_ids ? 1u : 0u,
           of.notes_weights ? 1u : 0u,
-          of.round_trip ? 1u : 0u};
+          of.round_trip ? 1u : 0u,
+          of.of_all_experts ? 1u : 0u};
 }
 
 device::FewRowsConfig few_rows_config(const Plan& plan, const Product& product) {
@@ -62,6 +64,13 @@ LangKernelName copy_rows_kernel() {
 
 namespace {
 
+// Of a token's choices as many as a rank has in the mean, rounded up.
+int terms_at_once(const LowLatencyCall& call, int ranks) {
+  const int choices = static_cast<int>(call.chosen.top_k);
+  const int here = call.chosen.of_all_experts ? choices : (choices + ranks - 1) / ranks;
+  return here <= 2 ? 2 : here <= 4 ? 4 : 8;
+}
+
 // A thread has one vector in flight where that is enough for all: most of a call is the way of one.
 LowLatencyShape chosen_shape(const LowLatencyCall& call, int ranks, int sms) {
   const char* const format = call.dtype == DType::bf16 ? "Bf16x8" : "Fp16x8";
@@ -69,13 +78,21 @@ LowLatencyShape chosen_shape(const LowLatencyCall& call, int ranks, int sms) {
   shape.threads = kChosenThreads;
   shape.blocks = std::min(kBlocksOfMany, sms);
   shape.slot_vectors = chosen_sizes_of(call).slot_vectors(static_cast<uint64_t>(ranks));
-  if (call.kind == CollectiveKind::combine && !call.chosen.round_trip) {
-    shape.kernel = {"kernels/sum_chosen_rows.h",
-                    fmt::format("sum_chosen_rows<{}, GpuBlock>", format),
-                    "SumChosenArgs<GpuBlock>"};
+  const bool one_each = vectors_of(call, call.part) <= (shape.blocks - 1) * shape.threads;
+  if (form_of(call.kind).adds && !call.chosen.round_trip) {
+    const bool has_room = ranks * int64_t{call.chosen.top_k} <= device::NamedTerms::kMost;
+    const char* const args = "SumChosenArgs<GpuBlock>";
+    if (one_each || !has_room) {
+      shape.kernel = {"kernels/sum_chosen_rows.h",
+                      fmt::format("sum_chosen_rows<{}, GpuBlock>", format), args};
+      return shape;
+    }
+    shape.kernel = {
+        "kernels/sum_many_rows.h",
+        fmt::format("sum_many_rows<{}, {}, GpuBlock>", format, terms_at_once(call, ranks)), args};
+    shape.shared_bytes = device::NamedTerms::kBytes;
     return shape;
   }
-  const bool one_each = vectors_of(call, call.part) <= (shape.blocks - 1) * shape.threads;
   const bool routes = call.routed.entry_rows != 0;
   const char* const name = call.chosen.round_trip ? "round_trip_rows"
                            : routes               ? "send_and_route"
@@ -121,6 +138,8 @@ LowLatencyShape shape_of(const LowLatencyCall& call, int ranks, int sms, bool on
       STRETTO_ASSERT(false, "all-to-alls are NCCL's");
     case CollectiveKind::dispatch:
     case CollectiveKind::combine:
+    case CollectiveKind::dispatch_all:
+    case CollectiveKind::combine_all:
       STRETTO_ASSERT(false, "those have a shape of their own");
     case CollectiveKind::all_reduce_norm: {
       shape.threads = threads_of_norm(vectors_of(call, call.row_elements));

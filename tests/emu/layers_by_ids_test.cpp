@@ -78,7 +78,31 @@ TEST(LayersByIds, AreRefusedWhereEachRankHasMadeAllTokens) {
       make_graph(graph, {{"t", 5}, {"h", 80}, {"f", 80}, {"experts", 4}, {"k", 2}}, 2, DType::bf16);
   const Machine machine = default_machine(2);
   for (const Preset& preset : presets()) expect_right(op, preset, machine);
-  expect_refused_by_ids(op, machine, "tokens that each rank has all of: take tokens held by rows");
+  expect_refused_by_ids(op, machine,
+                        "ids of own tokens, beside all tokens: take ids that are held whole");
+}
+
+// Nothing has to be brought where ranks have all.
+TEST(LayersByIds, BringNothingWhereEachRankHasAllTokens) {
+  for (const char* const held : {"experts", "cols"}) {
+    const auto graph = parse_graph(std::string("graph whole t h f experts k\n"
+                                               "input a [t*k, f] ") +
+                                   (held[0] == 'c' ? "cols" : "whole") +
+                                   "\ninput ids [t, k] whole i32\n"
+                                   "input weights [t, k] whole fp32\ninput w [experts, h, f] " +
+                                   held + "\nd = grouped a w ids\ny = weigh d ids weights\n"
+                                   "output y rows\n");
+    for (const int ranks : {2, 3, 4, 8}) {
+      SCOPED_TRACE(std::string(held) + " " + std::to_string(ranks));
+      const Operator op = make_graph(
+          graph, {{"t", 37}, {"h", 80}, {"f", 72 * ranks}, {"experts", 8}, {"k", 3}}, ranks,
+          DType::bf16);
+      const Machine machine = default_machine(ranks);
+      const OperatorSchedule schedule = schedule_of(find_preset("low-latency"), op, machine, 1);
+      EXPECT_EQ(testing::PrintToString(legal(op, schedule, machine)), "{}");
+      expect_right(op, find_preset("low-latency"), machine);
+    }
+  }
 }
 
 TEST(LayersByIds, AreRefusedWhereWeightsAreRounded) {

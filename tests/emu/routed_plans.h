@@ -74,6 +74,23 @@ inline std::optional<OperatorSchedule> with_ids(const Operator& op, const Machin
   return legal(op, by_nccl, machine).empty() ? std::optional(std::move(by_nccl)) : std::nullopt;
 }
 
+// Sums alone by collectives that go by ids, behind tokens that come in another way.
+inline std::optional<OperatorSchedule> with_sums_by_ids(const Operator& op, const Machine& machine,
+                                                        OperatorSchedule written) {
+  bool any_other = false;
+  for (Schedule& product : written.products) {
+    if (product.reduction != Reduction::slots) {
+      any_other = any_other || product.mover != Mover::nccl;
+      continue;
+    }
+    product.mover = Mover::nccl;
+    product.reduction = Reduction::nccl;
+    product.collectives = CollectivesBy::low_latency;
+  }
+  return any_other && legal(op, written, machine).empty() ? std::optional(std::move(written))
+                                                          : std::nullopt;
+}
+
 // Both partitions, and tiles of all heights, whatever the preset takes.
 inline std::vector<OperatorSchedule> schedules_of(const Operator& op, const Machine& machine) {
   std::vector<OperatorSchedule> all;
@@ -104,7 +121,10 @@ inline std::vector<OperatorSchedule> schedules_of(const Operator& op, const Mach
     if (written && op.ranks <= kFewRanks) all.push_back(*std::move(written));
     if (auto sent = with_written_sums(op, all[i], Mover::epilogue)) all.push_back(*std::move(sent));
     auto copied = with_written_sums(op, all[i], Mover::copy_engine);
-    if (copied && op.ranks <= kFewRanks) all.push_back(*std::move(copied));
+    if (copied && op.ranks <= kFewRanks) {
+      if (auto ids = with_sums_by_ids(op, machine, *copied)) all.push_back(*std::move(ids));
+      all.push_back(*std::move(copied));
+    }
     if (auto in_turn = with_sources_in_turn(op, all[i])) all.push_back(*std::move(in_turn));
     if (auto chosen = with_ids(op, machine, all[i])) all.push_back(*std::move(chosen));
   }

@@ -19,10 +19,15 @@ TEST(ChosenRows, GoAndComeBack) {
   for (const Shape& shape : shapes) {
     for (const ChosenCase& its :
          {ChosenCase{true, 3, 7}, ChosenCase{false, 5, 7}, ChosenCase{false, 2, 3},
-          ChosenCase{false, 5, 7, true}, ChosenCase{false, 11, 3, true}}) {
+          ChosenCase{false, 5, 7, true}, ChosenCase{false, 11, 3, true},
+          ChosenCase{true, 3, 7, false, true}, ChosenCase{false, 5, 7, false, true},
+          ChosenCase{true, 3, 7, false, false, true}, ChosenCase{false, 5, 7, false, true, true},
+          ChosenCase{false, 11, 13, false, false, true}}) {
       SCOPED_TRACE(fmt::format("{} ranks, {} tokens, k {}", shape.ranks, its.tokens, its.top_k));
+      Shape with_room = shape;
+      if (its.many) with_room.shared_bytes = NamedTerms::kBytes;
       expect_clean(
-          shape, [=](World& world) { chosen_rows_calls(world, its); }, shape.ranks <= 3 ? 12 : 4);
+          with_room, [=](World& world) { chosen_rows_calls(world, its); }, shape.ranks <= 3 ? 12 : 4);
     }
   }
 }

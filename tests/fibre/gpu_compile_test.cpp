@@ -74,10 +74,12 @@ TEST_P(GpuCompile, EveryHeaderAlone) {
                              "kernels/chosen_pieces",
                              "kernels/chosen_sender",
                              "kernels/chosen_sums",
+                             "kernels/chosen_terms",
                              "kernels/round_trip_rows",
                              "kernels/send_and_route",
                              "kernels/send_chosen_rows",
-                             "kernels/sum_chosen_rows"}) {
+                             "kernels/sum_chosen_rows",
+                             "kernels/sum_many_rows"}) {
     SCOPED_TRACE(header);
     compile("#include \"stretto/device/lang/" + std::string(header) + ".h\"\n");
   }
@@ -196,6 +198,12 @@ TEST_P(GpuCompileKernels, ChosenRowsWithoutSpillsAtTheirLaunchBounds) {
   expect_good(
       {"kernels/sum_chosen_rows.h", "sum_chosen_rows<Fp16x8, GpuBlock>", "SumChosenArgs<GpuBlock>"},
       512);
+  for (const int terms : {2, 4, 8}) {
+    expect_good(
+        {"kernels/sum_many_rows.h", fmt::format("sum_many_rows<Bf16x8, {}, GpuBlock>", terms),
+         "SumChosenArgs<GpuBlock>"},
+        512);
+  }
   for (const int in_flight : {1, 2}) {
     expect_good(
         {"kernels/send_and_route.h", fmt::format("send_and_route<Fp16x8, GpuBlock, {}>", in_flight),

@@ -113,8 +113,7 @@ INSTANTIATE_TEST_SUITE_P(
              "1 and 1 regions"},
         Edit{"collective all_gather", "collective allgather", "29:14",
              "expected all_gather, reduce_scatter, all_reduce, all_to_all, all_reduce_norm, "
-             "dispatch "
-             "or combine, found 'allgather'"},
+             "dispatch, combine, dispatch_all or combine_all, found 'allgather'"},
         Edit{"deliver out[0:1,0:4] out[1:2,0:4]", "deliver", "31:3",
              "expected deliver to read regions and write none, found 0 and 0"},
         Edit{"lane 0 comm 3", "lane 0 copy 3", "21:3",

@@ -1,7 +1,8 @@
 // Rows to the ranks of their experts and back as weighted sums, call after call with other choices:
 // all ranks, one, none, several experts of one rank, ids that are no expert's. Either every rank
 // has all ids and rows lie by choice, or each has those of its own tokens, and rows lie by token,
-// or nowhere: then one kernel takes them there and back.
+// or nowhere: then one kernel takes them there and back. Experts are dealt to ranks, or each rank
+// has a part of all.
 #pragma once
 
 #include <vector>
@@ -10,6 +11,7 @@
 #include "stretto/device/lang/kernels/round_trip_rows.h"
 #include "stretto/device/lang/kernels/send_chosen_rows.h"
 #include "stretto/device/lang/kernels/sum_chosen_rows.h"
+#include "stretto/device/lang/kernels/sum_many_rows.h"
 #include "stretto/fibre/world.h"
 
 namespace stretto::fibre {
@@ -21,6 +23,8 @@ struct ChosenCase {
   uint32 top_k = 3;
   uint32 tokens = 7;
   bool round_trip = false;  // not by choice
+  bool of_all_experts = false;
+  bool many = false;  // sums by the kernel of many rows
 };
 
 inline constexpr uint32 kChosenVectors = 2, kChosenExperts = 7;
@@ -59,7 +63,7 @@ class ChosenWorld {
         its_(its),
         ranks_(uint32(world.shape().ranks)),
         block_tokens_((its.tokens + ranks_ - 1) / ranks_),
-        shares_{int32(kChosenExperts), int32(ranks_)},
+        shares_{int32(kChosenExperts), its.of_all_experts ? 1 : int32(ranks_)},
         sends_(memory("sends", sizes(!its.by_choice, !its.by_choice, its.round_trip))),
         sums_(memory("sums", sizes(false, its.by_choice))),
         bad_(world.local<uint64>("bad", 1, 0)) {}
@@ -89,7 +93,7 @@ class ChosenWorld {
   ChosenSizes sizes(bool notes_ids, bool notes_weights, bool comes_back = false) const {
     return {its_.tokens,           block_tokens_,     its_.top_k,
             kChosenExperts,        kChosenVectors,    uint32(notes_ids),
-            uint32(notes_weights), uint32(comes_back)};
+            uint32(notes_weights), uint32(comes_back), uint32(its_.of_all_experts)};
   }
   Memory memory(const char* name, const ChosenSizes& of) {
     return {world_.symmetric<Vec16>(name, of.slot_vectors(ranks_), four_of(Bf16x8::kPoison)),
@@ -163,25 +167,34 @@ class ChosenWorld {
     });
     world_.launch([=, *this](Block& block) {
       const int r = block.rank();
-      sum_chosen_rows<Bf16x8, Block>(block, {chosen(r, sums_, summed, by_choice ? c.ids : c.all_ids,
-                                                    by_choice ? c.weights : c.all_weights),
-                                             c.rows.at(r),
-                                             uint32(by_choice),
-                                             {},
-                                             c.output.at(r)});
+      const SumChosenArgs<Block> args{chosen(r, sums_, summed, by_choice ? c.ids : c.all_ids,
+                                             by_choice ? c.weights : c.all_weights),
+                                      c.rows.at(r),
+                                      uint32(by_choice),
+                                      {},
+                                      c.output.at(r)};
+      if (!its_.many) {
+        sum_chosen_rows<Bf16x8, Block>(block, args);
+      } else if (its_.top_k < 5) {
+        sum_many_rows<Bf16x8, 4, Block>(block, args);
+      } else {
+        sum_many_rows<Bf16x8, 2, Block>(block, args);
+      }
     });
   }
 
-  uint32 owner_of(int32 id) const {
-    return id >= 0 && id < int32(kChosenExperts) ? uint32(id / shares_.block()) : ranks_;
+  static bool is_expert(int32 id) { return id >= 0 && id < int32(kChosenExperts); }
+  bool is_on(uint32 rank, int32 id) const {
+    return is_expert(id) && (its_.of_all_experts || uint32(id / shares_.block()) == rank);
   }
+  int32 share_of(uint32 rank) const { return its_.of_all_experts ? 0 : int32(rank); }
   uint64 all_bad() const {
     uint64 bad = 0;
     for (size_t call = 0; call < kChosenCalls; ++call) {
       for (uint32 t = 0; t < its_.tokens; ++t) {
         for (uint32 j = 0; j < its_.top_k; ++j) {
           const int32 id = chosen_id(call, t, j);
-          bad += id != -1 && owner_of(id) == ranks_;
+          bad += id != -1 && !is_expert(id);
         }
       }
     }
@@ -198,13 +211,14 @@ class ChosenWorld {
       std::vector<uint32> has(ranks_, 0);
       for (uint32 j = 0; j < its_.top_k; ++j) {
         const int32 id = chosen_id(call, t, j);
-        const uint32 owner = owner_of(id);
-        for (uint32 r = 0; its_.by_choice && r < ranks_; ++r) {
-          check_row(c, call, r, t, size_t(t) * its_.top_k + j, r == owner);
+        for (uint32 r = 0; r < ranks_; ++r) {
+          if (its_.by_choice) {
+            check_row(c, call, r, t, size_t(t) * its_.top_k + j, is_on(r, id));
+          }
+          if (!is_on(r, id)) continue;
+          has[r] = 1;
+          ++counts[r * kChosenExperts + uint32(id - shares_.begin(share_of(r)))];
         }
-        if (owner == ranks_) continue;
-        has[owner] = 1;
-        ++counts[owner * kChosenExperts + uint32(id - shares_.begin(int32(owner)))];
       }
       for (uint32 r = 0; !its_.by_choice && r < ranks_; ++r) {
         check_row(c, call, r, t, t, has[r] != 0 && !its_.round_trip);
@@ -212,7 +226,7 @@ class ChosenWorld {
       check_sum(c, call, t);
     }
     for (uint32 r = 0; !its_.round_trip && r < ranks_; ++r) {
-      for (int32 e = 0; e < shares_.size(int32(r)); ++e) {
+      for (int32 e = 0; e < shares_.size(share_of(r)); ++e) {
         world_.expect(c.counts.get(int(r), size_t(e)) == counts[r * kChosenExperts + uint32(e)],
                       "a count is wrong");
       }
@@ -234,7 +248,7 @@ class ChosenWorld {
         bool any = false;
         Bf16x8::read(values, chosen_row(call, t, v));
         for (uint32 j = 0; j < its_.top_k; ++j) {
-          if (owner_of(chosen_id(call, t, j)) != r) continue;
+          if (!is_on(r, chosen_id(call, t, j))) continue;
           any = true;
           for (int e = 0; e < 8; ++e)
             sums[e] = fused(chosen_weight(call, t, j), values[e], sums[e]);

@@ -48,7 +48,7 @@ class RoutedWorld {
   };
 
   ChosenSizes sizes() const {
-    return {kTokens, block_tokens_, kTopK, kChosenExperts, kChosenVectors, 1, 1, 0};
+    return {kTokens, block_tokens_, kTopK, kChosenExperts, kChosenVectors, 1, 1, 0, 0};
   }
   uint32 first_of(uint32 rank) const { return std::min(kTokens, rank * block_tokens_); }
   int32 experts_of(uint32 rank) const { return shares_.size(int32(rank)); }

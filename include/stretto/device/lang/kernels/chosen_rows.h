@@ -3,7 +3,7 @@
 // ids knows who sends its row, to whom and where: nothing is counted, sorted or signalled first.
 //
 // Rank r has tokens [r, r + 1) x block_tokens of all `tokens`, the last ones fewer, and experts as
-// ExpertShares deals them. What a rank alone has of its tokens, ids or weights, goes to all others
+// ExpertShares deals them, or a part of every expert. What a rank alone has of its tokens, ids or weights, goes to all others
 // ahead of rows, as a token's *notes*. A note is read by many threads, and so cleared a call later
 // (call.h); a vector of a row is read by one, which poisons it again.
 #pragma once
@@ -20,6 +20,7 @@ struct ChosenSizes {
   uint32 row_vectors;
   uint32 notes_ids, notes_weights;  // 1: each rank has those of its own tokens alone
   uint32 comes_back;                // 1: in the same call sums come to slots of their own
+  uint32 of_all_experts;            // 1: each rank has a part of every expert
 
   STRETTO_HOST_DEVICE uint32 words_of_note() const { return top_k * (notes_ids + notes_weights); }
   STRETTO_HOST_DEVICE uint32 vectors_of_note() const { return (words_of_note() + 3) / 4; }
@@ -52,11 +53,14 @@ struct ChosenGreeting {
   static constexpr uint32 kSends = 5, kSums = 6, kBoth = 7;  // beside those of PartsGreeting
 
   STRETTO_PRIMITIVE Vec16 words() const {
-    return {{sizes.tokens, sizes.experts, sizes.row_vectors, sizes.top_k << 4 | collective}};
+    const uint32 kind = sizes.of_all_experts << 3 | collective;
+    return {{sizes.tokens, sizes.experts, sizes.row_vectors, sizes.top_k << 4 | kind}};
   }
   template <class Block>
   STRETTO_PRIMITIVE bool same(Block& block, int rank, const Vec16& theirs) const {
-    return same_number(block, rank, "collective", collective, theirs.word[3] & 15) &&
+    return same_number(block, rank, "collective", collective, theirs.word[3] & 7) &&
+           same_number(block, rank, "of_all_experts", sizes.of_all_experts,
+                       theirs.word[3] >> 3 & 1) &&
            same_number(block, rank, "tokens", sizes.tokens, theirs.word[0]) &&
            same_number(block, rank, "experts", sizes.experts, theirs.word[1]) &&
            same_number(block, rank, "row_vectors", sizes.row_vectors, theirs.word[2]) &&
@@ -82,8 +86,11 @@ class ChosenRows {
         share_(ThreadShare::of(block, others)),
         call_(begin_call(block, args.state)),
         greeting_{args.sizes, collective} {
-    const ExpertShares shares{static_cast<int32>(sizes_.experts), static_cast<int32>(ranks_)};
+    const bool has_all = sizes_.of_all_experts != 0;
+    const ExpertShares shares{static_cast<int32>(sizes_.experts),
+                              has_all ? 1 : static_cast<int32>(ranks_)};
     experts_of_rank_ = static_cast<uint32>(shares.block());
+    next_ranks_ = has_all ? 0 : experts_of_rank_;
   }
 
  protected:
@@ -99,7 +106,7 @@ class ChosenRows {
 
   STRETTO_PRIMITIVE bool is_on(uint32 rank, int32 id) const {
     const auto expert = static_cast<uint32>(id);
-    return expert < sizes_.experts && expert - rank * experts_of_rank_ < experts_of_rank_;
+    return expert < sizes_.experts && expert - rank * next_ranks_ < experts_of_rank_;
   }
   STRETTO_PRIMITIVE bool is_here(int32 id) const { return is_on(me_, id); }
   STRETTO_PRIMITIVE int32 id_at(uint64 at) const {
@@ -217,7 +224,7 @@ class ChosenRows {
   const ChosenArgs<Block>& args_;
   const ChosenSizes& sizes_;
   uint32 ranks_, me_, own_first_, own_count_;
-  uint32 experts_of_rank_ = 0;
+  uint32 experts_of_rank_ = 0, next_ranks_ = 0;  // the next rank's experts begin so much later
   ThreadShare share_;
   CallShare call_;
   ChosenGreeting greeting_;

@@ -153,7 +153,7 @@ class SendChosenRows : protected ChosenSender<Format, kInFlight, Block> {
   STRETTO_PRIMITIVE bool count() {
     const auto thread = static_cast<uint32>(block_.thread_idx());
     const auto threads = static_cast<uint32>(block_.num_threads());
-    const uint32 first = me_ * Base::experts_of_rank_;
+    const uint32 first = me_ * Base::next_ranks_;
     const uint32 left = first < sizes_.experts ? sizes_.experts - first : 0;
     const uint32 here = left < Base::experts_of_rank_ ? left : Base::experts_of_rank_;
     for (uint32 i = thread; its_.counts && i < here; i += threads) its_.counts[i] = 0;
