@@ -193,24 +193,39 @@ class ChosenRows {
                                  static_cast<int>(rank_of(token)));
   }
 
-  // Visits the ids of all tokens, a thread of the block some of them: visit(id).
+  // Visits the ids of all tokens, four at a time: those first, first + step, ...: visit(id).
   template <class Visit>
-  STRETTO_PRIMITIVE bool each_id(Visit visit) {
-    const auto thread = static_cast<uint32>(block_.thread_idx());
-    const auto threads = static_cast<uint32>(block_.num_threads());
-    const uint32 groups = (sizes_.top_k + 3) / 4;
-    for (uint32 i = thread; i < sizes_.tokens * groups; i += threads) {
-      const uint32 token = i / groups, group = i % groups;
+  STRETTO_PRIMITIVE bool each_id(uint32 first, uint32 step, Visit visit) {
+    for (uint32 i = first; i < sizes_.tokens * id_groups(); i += step) {
+      const uint32 token = i / id_groups(), slot = i % id_groups() * 4;
       Vec16 words = {};
-      const bool noted = sizes_.notes_ids != 0 && !is_own(token);
-      if (noted && !read_note(token, group, words)) return false;
+      if (sizes_.notes_ids != 0 && !is_own(token)) {
+        if (!read_note(token, slot / 4, words)) return false;
+      } else {
+        STRETTO_UNROLL for (uint32 w = 0; w < 4; ++w) {
+          if (slot + w < sizes_.top_k) words.word[w] = static_cast<uint32>(id_of(token, slot + w));
+        }
+      }
       STRETTO_UNROLL for (uint32 w = 0; w < 4; ++w) {
-        const uint32 slot = 4 * group + w;
-        if (slot >= sizes_.top_k) break;
-        visit(noted ? static_cast<int32>(words.word[w]) : id_of(token, slot));
+        if (slot + w < sizes_.top_k) visit(static_cast<int32>(words.word[w]));
       }
     }
     return true;
+  }
+  STRETTO_PRIMITIVE uint32 id_groups() const { return (sizes_.top_k + 3) / 4; }
+  // Of so many vectors of ids those that a thread counts: the block that greets has them all, or,
+  // of many, all who have rows, which would else wait for it.
+  STRETTO_PRIMITIVE ThreadShare counted(uint32 vectors) const {
+    const auto threads = static_cast<uint32>(block_.num_threads());
+    if (vectors > 2 * threads) return share_;
+    const auto thread = static_cast<uint32>(block_.thread_idx());
+    return {is_greeting_block() ? thread : ThreadShare::kNone, threads};
+  }
+  // Where somebody wants to know.
+  STRETTO_PRIMITIVE bool count_bad_ids() {
+    if (!args_.bad_ids) return true;
+    const ThreadShare own = counted(sizes_.tokens * id_groups());
+    return each_id(own.first, own.step, [&](int32 id) { count_if_bad(id); });
   }
   STRETTO_PRIMITIVE void count_if_bad(int32 id) {
     if (!args_.bad_ids || id == -1 || static_cast<uint32>(id) < sizes_.experts) return;

@@ -36,9 +36,7 @@ class ChosenTerms : public ChosenSums<Format, kInFlight, Block> {
     Base::send_notes();
     Base::clear_before();
     bool good = sum();
-    if (Base::is_greeting_block()) {
-      good = Base::each_id([&](int32 id) { Base::count_if_bad(id); }) && good;
-    }
+    good = Base::count_bad_ids() && good;
     good = Base::hear_others() && good;
     Base::end(good);
   }

@@ -38,7 +38,7 @@ class RoundTripRows : ChosenSender<Format, kInFlight, Block, ChosenSums<Format, 
     send_notes();
     Base::clear_before();
     bool good = trips();
-    if (Base::is_greeting_block()) good = count_bad() && good;
+    good = count_bad() && good;
     good = Base::hear_others() && good;
     Base::end(good);
   }
@@ -146,13 +146,12 @@ class RoundTripRows : ChosenSender<Format, kInFlight, Block, ChosenSums<Format, 
     return Base::add_sums(own, ranks, here, its_.output);
   }
 
-  // By the block that greets.
+  // Pairs of a note are two choices.
   STRETTO_PRIMITIVE bool count_bad() {
     if (!args_.bad_ids) return true;
-    const auto thread = static_cast<uint32>(block_.thread_idx());
-    const auto threads = static_cast<uint32>(block_.num_threads());
     const uint32 vectors = sizes_.vectors_of_note();
-    for (uint32 i = thread; i < sizes_.tokens * vectors; i += threads) {
+    const ThreadShare own = Base::counted(sizes_.tokens * vectors);
+    for (uint32 i = own.first; i < sizes_.tokens * vectors; i += own.step) {
       const uint32 token = i / vectors, slot = i % vectors * 2;
       const bool is_own = Base::is_own(token);
       Vec16 pairs = {};

@@ -40,7 +40,7 @@ class SendChosenRows : protected ChosenSender<Format, kInFlight, Block> {
     Base::send_notes();
     Base::clear_before();
     bool good = send_and_take();
-    if (Base::is_greeting_block()) good = count() && good;
+    good = count() && good;
     good = Base::hear_others() && good;
     good = good && take_notes(share_.first, share_.step);
     Base::end(good);
@@ -149,18 +149,20 @@ class SendChosenRows : protected ChosenSender<Format, kInFlight, Block> {
     }
   }
 
-  // By the block that greets, which has no share in the rows.
+  // Of experts by the block that greets, which has no share in the rows.
   STRETTO_PRIMITIVE bool count() {
+    if (!its_.counts) return Base::count_bad_ids();
+    if (!Base::is_greeting_block()) return true;
     const auto thread = static_cast<uint32>(block_.thread_idx());
     const auto threads = static_cast<uint32>(block_.num_threads());
     const uint32 first = me_ * Base::next_ranks_;
     const uint32 left = first < sizes_.experts ? sizes_.experts - first : 0;
     const uint32 here = left < Base::experts_of_rank_ ? left : Base::experts_of_rank_;
-    for (uint32 i = thread; its_.counts && i < here; i += threads) its_.counts[i] = 0;
+    for (uint32 i = thread; i < here; i += threads) its_.counts[i] = 0;
     block_.sync();
-    return Base::each_id([&](int32 id) {
+    return Base::each_id(thread, threads, [&](int32 id) {
       Base::count_if_bad(id);
-      if (!its_.counts || !Base::is_here(id)) return;
+      if (!Base::is_here(id)) return;
       block_.fetch_add(its_.counts + (static_cast<uint32>(id) - first), 1, Order::kRelaxed,
                        Scope::kGpu);
     });

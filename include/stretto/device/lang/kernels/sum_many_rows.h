@@ -147,15 +147,17 @@ class SumManyRows : ChosenTerms<Format, 8 / kTerms, Block> {
   }
 
   // No load hangs on another, nor on whether there is such a term or vector: what there is not is
-  // one that there is, once more.
+  // one that there is, once more. Nor is there a branch behind them, into which a compiler would
+  // move them one by one.
   STRETTO_PRIMITIVE void sum_terms(uint32 t, const Piece& its, Sums& sums) const {
     Base::clear(sums);
     const uint32 count = counts_[t], base = t * sizes_.top_k, end = sizes_.row_vectors - 1;
+    const uint32 last = count - 1;
     STRETTO_ROLLED for (uint32 at = 0; at < count; at += kTerms) {
       Vec16 parts[kTerms][kInFlight];
       float weights[kTerms];
       STRETTO_UNROLL for (uint32 i = 0; i < kTerms; ++i) {
-        const uint32 term = base + (at + i < count ? at + i : count - 1);
+        const uint32 term = base + (at + i < last ? at + i : last);
         const auto row = its_.rows + static_cast<uint64>(rows_[term]) * sizes_.row_vectors;
         weights[i] = weights_[term];
         STRETTO_UNROLL for (uint32 u = 0; u < kInFlight; ++u) {
@@ -164,9 +166,14 @@ class SumManyRows : ChosenTerms<Format, 8 / kTerms, Block> {
         }
       }
       STRETTO_UNROLL for (uint32 i = 0; i < kTerms; ++i) {
-        if (at + i >= count) break;
+        const bool is_there = at + i < count;
         STRETTO_UNROLL for (uint32 u = 0; u < kInFlight; ++u) {
-          Base::add_times(sums[u], parts[i][u], weights[i]);
+          float values[Format::kElements];
+          Format::read(values, parts[i][u]);
+          STRETTO_UNROLL for (int e = 0; e < Format::kElements; ++e) {
+            const float sum = fused(weights[i], values[e], sums[u][e]);
+            sums[u][e] = is_there ? sum : sums[u][e];
+          }
         }
       }
     }
