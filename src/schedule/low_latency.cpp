@@ -21,11 +21,12 @@ std::string why_no_chosen_rows(const Segment& op) {
   if (op.adds_for_all()) return "sums go to who has the token, not to all";
   if (op.dtype == DType::fp32) return "they move bf16 and fp16, not fp32";
   const int64_t row = (op.kind.out != Edge::none ? op.n : op.k) * num_bytes(op.dtype);
-  constexpr int64_t kMostBytes = int64_t{256} << 20;
+  // Sums that owners' slots hold in another way take as much.
+  const int64_t most_bytes = (op.only_moves() ? int64_t{256} : int64_t{1024}) << 20;
   const int64_t slots = 2 * op.ranks * RowShards{op.m, op.ranks}.block() * row;
-  if (slots > kMostBytes) {
+  if (slots > most_bytes) {
     return fmt::format("each rank would have {} MB of slots for rows, {} at most", slots >> 20,
-                       kMostBytes >> 20);
+                       most_bytes >> 20);
   }
   if (row % kLowLatencyBytes == 0) return "";
   return fmt::format("a row of {} bytes is no multiple of {}", row, kLowLatencyBytes);

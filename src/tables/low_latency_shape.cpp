@@ -21,6 +21,7 @@ constexpr int kBlocks = 64, kBlocksOfMany = 128;
 constexpr int64_t kMany = 512 * 1024;  // of a rank's part
 // As many as have registers for what a thread keeps.
 constexpr int kChosenThreads = 512, kChosenInFlight = 2;
+constexpr int kSumThreads = 768;  // of many rows, but for those of two terms
 constexpr int kWarpLanes = 32;
 static_assert(kChosenThreads == device::kJoinedThreads);
 
@@ -87,9 +88,11 @@ LowLatencyShape chosen_shape(const LowLatencyCall& call, int ranks, int sms) {
                       fmt::format("sum_chosen_rows<{}, GpuBlock>", format), args};
       return shape;
     }
-    shape.kernel = {
-        "kernels/sum_many_rows.h",
-        fmt::format("sum_many_rows<{}, {}, GpuBlock>", format, terms_at_once(call, ranks)), args};
+    const int terms = terms_at_once(call, ranks);
+    shape.kernel = {"kernels/sum_many_rows.h",
+                    fmt::format("sum_many_rows<{}, {}, GpuBlock>", format, terms), args};
+    shape.threads = terms == 2 ? kChosenThreads : kSumThreads;
+    shape.blocks = sms;
     shape.shared_bytes = device::NamedTerms::kBytes;
     return shape;
   }

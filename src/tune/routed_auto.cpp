@@ -19,6 +19,7 @@ constexpr const char* kBySource = "library by copy engines, source by source";
 constexpr const char* kByIds = "low-latency";
 constexpr const char* kWithWrittenSums = "library with written sums";
 constexpr const char* kAroundByIds = "library, rows by ids";
+constexpr const char* kCopiesThenIds = "library by copy engines, sums by ids";
 
 void take_all_at_once(const Operator& op, OperatorSchedule& schedule) {
   size_t product = 0;
@@ -146,12 +147,11 @@ std::optional<OperatorSchedule> by_ids(const Operator& op, const Machine& machin
   return any ? std::optional(std::move(schedule)) : std::nullopt;
 }
 
-// The same around the products of experts that are dealt to ranks, of few tokens: of 4096 a rank
-// rows by ids took 1.28 times what is simulated (bench/results/moved_h200_x2.json), and nobody has
-// timed so many around products.
+// The same around the products of experts, of so many tokens that copy engines, which send them
+// beside tables, are not faster (bench/results/experts_by_ids_h200_x2.json).
 std::optional<OperatorSchedule> around_products_by_ids(const Operator& op, const Machine& machine,
                                                        OperatorSchedule library) {
-  constexpr int64_t kMostTokens = 512;  // of a rank
+  constexpr int64_t kMostTokens = 2048;  // of a rank
   const OperatorSchedule preset = schedule_of(find_preset(kByIds), op, machine);
   bool any = false;
   size_t at = 0;
@@ -160,14 +160,27 @@ std::optional<OperatorSchedule> around_products_by_ids(const Operator& op, const
     const Segment& product = *segment.product;
     const size_t number = at++;
     if (!product.is_routed() || product.only_moves()) continue;
-    if (product.row_shards().block() > kMostTokens) return std::nullopt;
-    const bool serves = product.kind.weight == Held::experts &&
-                        preset.products[number].collectives == CollectivesBy::low_latency;
-    if (!serves) return std::nullopt;
+    const bool is_sent = product.kind.in != Edge::none;
+    if (is_sent && product.row_shards().block() > kMostTokens) return std::nullopt;
+    if (preset.products[number].collectives != CollectivesBy::low_latency) return std::nullopt;
     library.products[number] = preset.products[number];
     any = true;
   }
   return any ? std::optional(std::move(library)) : std::nullopt;
+}
+
+// Owners' sums by ids in the place of a pass that writes them and one that adds.
+std::optional<OperatorSchedule> with_sums_by_ids(OperatorSchedule schedule) {
+  bool any = false;
+  for (Schedule& one : schedule.products) {
+    const bool is_whole = one.granularity == Granularity::whole;
+    if (one.reduction != Reduction::slots || !is_whole) continue;
+    one.mover = Mover::nccl;
+    one.reduction = Reduction::nccl;
+    one.collectives = CollectivesBy::low_latency;
+    any = true;
+  }
+  return any ? std::optional(std::move(schedule)) : std::nullopt;
 }
 
 // What communicates behind and ahead of products, and what beside them. The preset has a partition
@@ -193,6 +206,7 @@ std::vector<RoutedContender> contenders(const Operator& op, const Machine& machi
     add(kWithWrittenSums, with_nccl_ahead(*blocks));
     if (const auto copies = by_copies(op, *blocks)) {
       add(kByCopies, *copies);
+      if (const auto ids = with_sums_by_ids(*copies)) add(kCopiesThenIds, *ids);
       if (const auto in_turn = by_source(op, *blocks)) add(kBySource, *in_turn);
     }
   }
@@ -241,9 +255,6 @@ void prefer_what_was_faster(const Operator& op, std::vector<RoutedContender>& al
     });
     if (found != all.end()) std::rotate(all.begin(), found, found + 1);
   };
-  if (all.front().name == kAroundByIds) {
-    prefer([&](const RoutedContender& one) { return one.name != kAroundByIds; });
-  }
   if (is_by_nccl(all.front())) {
     prefer([&](const RoutedContender& one) {
       return one.name.starts_with(kByCollectives) && !is_by_nccl(one) && one.name != kAroundByIds;
