@@ -38,7 +38,7 @@ from bench.rivals import expert_paths, layer_paths, moved_paths, path_base  # no
 SIZES = {**layer_paths.SIZES, **expert_paths.SIZES, **moved_paths.SIZES}
 PATHS = {**layer_paths.PATHS, **expert_paths.PATHS, **moved_paths.PATHS}
 GRAPH_US = 30_000  # of one launch at most
-OURS, ALONE = "stretto", "products"
+OURS, ALONE, IN_ORDER = "stretto", "products", " in order"
 
 
 class Layer:
@@ -161,7 +161,8 @@ def kernels_of(contestant):
 
 def those_compared(timed):
     """Labels of Stretto and of the fastest of the others."""
-    others = [label for label in timed if not label.startswith(OURS) and label != ALONE]
+    others = [label for label in timed
+              if not label.startswith(OURS) and label != ALONE and not label.endswith(IN_ORDER)]
     fastest = sorted(others, key=lambda label: spread(timed[label].times)[0])[:1]
     return [label for label in (OURS, *fastest) if label in timed]
 

@@ -101,6 +101,7 @@ class Passes:
     """Choices of experts `first` on, of which `space` says how many rows each gets, in order for grouped products.
 
     order(x)     rows: the tokens' values by expert; counts, places, layout and ends say whose they are
+    order_choices(a)  act: the choices' rows of `a` by expert, likewise
     activate()   act: SwiGLU of both halves of `both`
     total(y)     y: each token's rows of `out`, weighted, summed in fp32
     """
@@ -123,16 +124,21 @@ class Passes:
         return self.cursors
 
     def order(self, x):
+        self._place(x, self.rows, self.ids.shape[1])
+
+    def order_choices(self, rows):
+        self._place(rows, self.act, 1)
+
+    def _place(self, rows, to, choices_of_row):
         self.counts.zero_()
         self.layout.fill_(-1)
-        top_k = self.ids.shape[1]
         count_choices[(triton.cdiv(self.choices, 256),)](self.ids, self.counts, self.first, self.experts, self.choices,
                                                          BLOCK=256)
         begin_experts[(1,)](self.counts, self.cursors, self.experts, self.align, self.space[0] if self.is_masked else 0,
                             BLOCK=triton.next_power_of_2(self.experts))
-        place_rows[(self.choices,)](x, self.ids, self.cursors, self.rows, self.places, self.layout, self.hidden,
-                                    self.first, self.experts, top_k=top_k,
-                                    BLOCK=min(2048, triton.next_power_of_2(self.hidden)))
+        place_rows[(self.choices,)](rows, self.ids, self.cursors, to, self.places, self.layout, to.shape[1],
+                                    self.first, self.experts, top_k=choices_of_row,
+                                    BLOCK=min(2048, triton.next_power_of_2(to.shape[1])))
 
     def activate(self):
         swiglu_of_choices[(self.choices,)](self.both, self.act, self.places, self.inner,

@@ -208,7 +208,8 @@ class ExpertsUp(Experts):
 
 
 class ExpertsDown(Experts):
-    """The second half: each row's expert down, weighted sums, reduce-scatter. Libraries' rows are in order already."""
+    """The second half: each row's expert down, weighted sums, reduce-scatter. Rows are by choice; libraries put them in
+    order first. *in order* are libraries whose rows somebody has put so before, which is less than Stretto does."""
 
     def give(self):
         t, k = self.sizes["t"], self.sizes["k"]
@@ -221,20 +222,21 @@ class ExpertsDown(Experts):
         return self.place.own_rows(summed(self.sums_of(
             lambda _, tokens, slots: self.act[tokens * k + slots]))).clone()
 
-    def ordered(self, passes):
-        """Rows of choices where their experts' rows are."""
-        self.whole.zero_()
-        passes.order(self.whole)
-        passes.act[passes.places.long()] = self.act
-
     def call(self, passes, products):
-        self.ordered(passes)
+        def run():
+            passes.order_choices(self.act)
+            return self.finish(passes, products[1])
+        return run
+
+    def in_order(self, passes, products):
+        passes.order_choices(self.act)
         return lambda: self.finish(passes, products[1])
 
     def alone(self):
         _, passes, (_, down_product) = self.forms[0]
-        self.ordered(passes)
-        return {"products": down_product}
+        passes.order_choices(self.act)
+        return {"products": down_product,
+                **{f"{label} in order": self.in_order(passes, products) for label, passes, products in self.forms}}
 
 
 PATHS = {"moe-tp": Experts, "moe-tp-up": ExpertsUp, "moe-tp-down": ExpertsDown, "moe-ep": DealtExperts}

@@ -66,6 +66,9 @@ constexpr double kNcclFewBytes = 1 << 20;
 // operators_h200_x2.json: 224 GB/s from 12 MB on, where all-reduces reach 290; 4 and 8 ranks: 0.93
 // and 1 of what the machine file says).
 constexpr double kNcclOfPair = 0.73;
+// What collectives that go by ids reach of the link: 268 to 302 GB/s of 390 between two ranks
+// (bench/results/experts_by_ids_h200_x2.json).
+inline constexpr double kOfLinkByIds = 0.78;
 
 // Tiles read their distinct inputs from memory at this share of what a copy of memory reaches, all
 // together (M = 16 to 256 in tiles of 64 x 64 to 128 x 128: 2.6 to 3.6 TB/s from 112 tiles on).

@@ -61,7 +61,8 @@ double Costs::chosen_us(const Instr& instr) const {
       of.by_choice || reads.size() == 4
           ? share_of_choices(of, ranks) * static_cast<double>(of.tokens * of.top_k)
           : goes;
-  const double link_us = move_us(goes / ranks * (ranks - 1) * row, machine_.link_gb_per_s);
+  const double link_us =
+      move_us(goes / ranks * (ranks - 1) * row, kOfLinkByIds * machine_.link_gb_per_s);
   // Rows and sums have slots, and rows cross first.
   if (of.round_trip) {
     const double memory_us =

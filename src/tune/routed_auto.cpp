@@ -166,7 +166,12 @@ std::optional<OperatorSchedule> around_products_by_ids(const Operator& op, const
     library.products[number] = preset.products[number];
     any = true;
   }
-  return any ? std::optional(std::move(library)) : std::nullopt;
+  if (!any) return std::nullopt;
+  // Collectives are of one sort, also of a router's product, which has none.
+  for (Schedule& one : library.products) {
+    if (one.mover == Mover::nccl) one.collectives = CollectivesBy::low_latency;
+  }
+  return library;
 }
 
 // Owners' sums by ids in the place of a pass that writes them and one that adds.

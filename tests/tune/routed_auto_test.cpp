@@ -51,20 +51,24 @@ TEST(RoutedAuto, TriesPartitionsOfSourcesWhereTheyAreWorthIt) {
   EXPECT_EQ(many.find("granularity=chunk"), std::string::npos) << many;
 }
 
-// Two ranks' collectives reach two thirds of what blocks send at, but hide what tables take.
-TEST(RoutedAuto, SendsTokensByAllBlocksWhereCollectivesAreSlow) {
-  const Operator op =
-      parse_operator("moe-tp t=1024 h=2048 f=768 experts=128 k=8 ranks=2 dtype=bf16");
-  const Machine machine = default_machine(op.ranks);
-  const AutoSchedules found = auto_schedules(op, machine, load_tuning());
-  EXPECT_TRUE(found.reason.starts_with("library by all blocks, simulated:")) << found.reason;
-  EXPECT_NE(found.reason.find(", library with written sums "), std::string::npos) << found.reason;
-  for (const Schedule& one : found.schedule.products) EXPECT_EQ(one.mover, Mover::epilogue);
-  const Plan plan = lower(op, found.schedule, machine);
-  for (const Lane& lane : plan.lanes) EXPECT_EQ(lane.kind, LaneKind::compute);
-  EXPECT_TRUE(check(plan).diagnostics.empty());
-  EXPECT_LT(us_of(op, found.schedule, machine),
-            0.97 * us_of(op, schedule_of(find_preset("library"), op, machine), machine));
+// Few tokens cross by their ids, with what partitions and sums are made of: a kernel ahead of the
+// products and one behind, whoever has the experts.
+TEST(RoutedAuto, SendsFewTokensByTheirIdsAroundProducts) {
+  for (const char* sizes : {"moe-tp t=1024 h=2048 f=768 experts=128 k=8",
+                            "moe-ep t=2048 h=2048 f=768 experts=128 k=8",
+                            "moe-tp-router t=1024 h=2048 f=768 experts=128 k=8"}) {
+    SCOPED_TRACE(sizes);
+    const Operator op = parse_operator(std::string(sizes) + " ranks=2 dtype=bf16");
+    const Machine machine = default_machine(op.ranks);
+    const AutoSchedules found = auto_schedules(op, machine, load_tuning());
+    EXPECT_TRUE(found.reason.starts_with("library, rows by ids, simulated:")) << found.reason;
+    EXPECT_NE(found.reason.find(", library by all blocks "), std::string::npos) << found.reason;
+    const Plan plan = lower(op, found.schedule, machine);
+    EXPECT_TRUE(plan.low_latency_collectives);
+    EXPECT_TRUE(check(plan).diagnostics.empty());
+    EXPECT_LT(us_of(op, found.schedule, machine),
+              0.97 * us_of(op, schedule_of(find_preset("library"), op, machine), machine));
+  }
 }
 
 // Copy engines were faster than blocks in each layer of many tokens that was measured; with own
@@ -89,18 +93,14 @@ TEST(RoutedAuto, SendsManyTokensByCopyEngines) {
 
 // Within what the simulation errs by, what was measured to be faster.
 TEST(RoutedAuto, TakesOfAlikeWaysTheOneThatWasFasterWhenMeasured) {
-  const auto reason = [](const char* sizes) {
-    const Operator op = parse_operator(std::string(sizes) + " ranks=2 dtype=bf16");
-    return auto_schedules(op, default_machine(2), load_tuning()).reason;
-  };
-  const std::string whole = reason("moe-tp t=1024 h=4096 f=3584 experts=8 k=2");
-  EXPECT_TRUE(whole.starts_with("library by all blocks, simulated:")) << whole;
-  const std::string dealt = reason("moe-ep t=256 h=7168 f=2048 experts=64 k=8");
-  EXPECT_TRUE(dealt.starts_with("library by all blocks, simulated:")) << dealt;
+  const Operator op = parse_operator(
+      "moe-tp-down-ar t=1024 h=2048 f=768 experts=128 k=8 ranks=2 dtype=bf16");
+  const std::string reason = auto_schedules(op, default_machine(2), load_tuning()).reason;
+  EXPECT_TRUE(reason.starts_with("library by all blocks, simulated:")) << reason;
+  EXPECT_NE(reason.find(", library with written sums "), std::string::npos) << reason;
 }
 
-// By ids, as far as slots have room, where nothing is multiplied; in layers, which were never timed
-// so, where that is simulated to be clearly faster.
+// By ids, as far as slots have room.
 TEST(RoutedAuto, MovesRowsByTheirIdsWhereNothingMultipliesThem) {
   const auto by = [](const char* text) {
     const Operator op = parse_operator(std::string(text) + " ranks=2 dtype=bf16");
@@ -115,19 +115,19 @@ TEST(RoutedAuto, MovesRowsByTheirIdsWhereNothingMultipliesThem) {
   }
   EXPECT_EQ(by("dispatch-combine t=16384 h=7168 experts=256 k=8"), CollectivesBy::nccl);
   EXPECT_EQ(by("moe-ep t=256 h=2048 f=768 experts=128 k=8"), CollectivesBy::low_latency);
-  EXPECT_EQ(by("moe-ep t=256 h=7168 f=2048 experts=64 k=8"), CollectivesBy::nccl);
-  EXPECT_EQ(by("moe-tp t=256 h=2048 f=768 experts=128 k=8"), CollectivesBy::nccl);
+  EXPECT_EQ(by("moe-ep t=256 h=7168 f=2048 experts=64 k=8"), CollectivesBy::low_latency);
+  EXPECT_EQ(by("moe-tp t=256 h=2048 f=768 experts=128 k=8"), CollectivesBy::low_latency);
 }
 
-// Around products of few tokens only: of many the simulation says too little.
+// Copy engines send many beside tables, and only their sums go by ids.
 TEST(RoutedAuto, SendsManyTokensAroundProductsByNoIds) {
   const auto by = [](int64_t tokens) {
     const Operator op = make_operator(
         "moe-ep", {{"t", tokens}, {"h", 4096}, {"f", 2048}, {"experts", 64}, {"k", 8}}, 8);
     return auto_schedules(op, default_machine(8), load_tuning()).schedule.products[0].collectives;
   };
-  EXPECT_EQ(by(8 * 512), CollectivesBy::low_latency);
-  EXPECT_EQ(by(8 * 512 + 1), CollectivesBy::nccl);
+  EXPECT_EQ(by(8 * 2048), CollectivesBy::low_latency);
+  EXPECT_EQ(by(8 * 2048 + 1), CollectivesBy::nccl);
 }
 
 // Beside products they are no faster for that: collectives between kernels keep tiles apart.

@@ -4,6 +4,7 @@ from bench.report.sections.fused import title, turns
 from bench.report.summary import geometric_mean, table
 
 OURS, PARTS, PRODUCTS, PLAIN = "stretto", "stretto parts", "products", "nccl"
+IN_ORDER = " in order"  # of rows that somebody has put into their experts' order before, who is not timed
 MOVED = ("dispatch", "combine", "dispatch-combine")  # nobody multiplies
 LINK_GB_PER_S = 320  # as the page says of floors
 ABOUT = ("*Library*: the fastest of the sequences that took part, by name: of cuBLAS and NCCL, of PyTorch's fused "
@@ -15,9 +16,9 @@ ABOUT = ("*Library*: the fastest of the sequences that took part, by name: of cu
 
 
 def rivals(row):
-    """(median us, label) of every sequence of libraries, the fastest first."""
+    """(median us, label) of every sequence of libraries that does the same, the fastest first."""
     return sorted((times[0], label) for label, times in row["us"].items()
-                  if not label.startswith(OURS) and label != PRODUCTS)
+                  if not label.startswith(OURS) and label != PRODUCTS and not label.endswith(IN_ORDER))
 
 
 def ours(row):
