@@ -108,7 +108,7 @@ TEST_F(ModelVerb, ExpertsAreEstimatedAsTheirPlan) {
     const auto schedule = experts.at("schedule").get<std::string>();
     const bool by_ids = schedule.find("low-latency") != std::string::npos;
     EXPECT_EQ(experts.at("symmetric_bytes").get<size_t>() == 0, by_ids);
-    EXPECT_EQ(by_ids, kind == "moe-ep");
+    EXPECT_TRUE(by_ids);
     EXPECT_EQ(layer.at("runs_on_gpus"), experts.at("runs_on_gpus"));
     EXPECT_EQ(said.at("not_served")[0].at("part"), "attention");
   }

@@ -217,7 +217,7 @@ class ChosenRows {
   // of many, all who have rows, which would else wait for it.
   STRETTO_PRIMITIVE ThreadShare counted(uint32 vectors) const {
     const auto threads = static_cast<uint32>(block_.num_threads());
-    if (vectors > 2 * threads) return share_;
+    if (vectors > 4 * threads) return share_;
     const auto thread = static_cast<uint32>(block_.thread_idx());
     return {is_greeting_block() ? thread : ThreadShare::kNone, threads};
   }
