@@ -213,11 +213,11 @@ constexpr Preset kPresets[] = {
      "developer.nvidia.com/cublas, developer.nvidia.com/nccl; deepseek-ai/DeepGEMM",
      "sequential, and cuBLAS multiplies", make_library},
     {"low-latency",
-     "cuBLAS and a custom all-reduce: TensorRT-LLM, vLLM. Of rows that are only moved to experts: "
-     "DeepEP's low-latency kernels, which send a few rows at a time and put them in order by "
-     "expert",
+     "cuBLAS and a custom all-reduce: TensorRT-LLM, vLLM. Of rows that choose experts: DeepEP's "
+     "low-latency kernels and FlashInfer's push rounds, which send rows and sums to places that "
+     "nobody counts first",
      "NVIDIA/TensorRT-LLM customAllReduceKernels; vllm-project/vllm custom_all_reduce; "
-     "deepseek-ai/DeepEP",
+     "deepseek-ai/DeepEP; flashinfer-ai/flashinfer",
      "library, and kernels whose data says itself that it came make the collective",
      make_low_latency},
     {"few-rows",

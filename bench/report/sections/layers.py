@@ -43,7 +43,7 @@ def sizes_of(row):
 
 def ratios(rows):
     """Over the best library, NCCL's best and parts, of rows that have both; and the library over the floor."""
-    found = {"library": [], PLAIN: [], PARTS: [], "most": []}
+    found = {"library": [], PLAIN: [], PARTS: [], "most": [], IN_ORDER: []}
     for row in rows:
         took, others = ours(row), rivals(row)
         if not took:
@@ -53,6 +53,8 @@ def ratios(rows):
         plain = [us for us, label in others if label.startswith(PLAIN)]
         found[PLAIN] += [min(plain) / took[0]] if plain else []
         found[PARTS] += [row["us"][PARTS][0] / took[0]] if PARTS in row["us"] else []
+        ordered = [times[0] for label, times in row["us"].items() if label.endswith(IN_ORDER)]
+        found[IN_ORDER] += [min(ordered) / took[0]] if ordered else []
     return found
 
 
@@ -88,6 +90,9 @@ def layers_section(source, result):
         group = [row for row in rows if kind_of(row) == kind]
         found = ratios(group)
         over_parts = f", {mean(found[PARTS])} over the parts" if found[PARTS] else ""
+        if found[IN_ORDER]:
+            over_parts += (f", {mean(found[IN_ORDER])} over the fastest whose rows somebody has put into their experts' "
+                           "order before, untimed")
         most = f" In reach: {geometric_mean(found['most']):.2f}." if found["most"] else ""
         parts.append(f"### {kind}\n\n{mean(found['library'])} over the fastest library, {mean(found[PLAIN])} over the best with "
                      f"NCCL{over_parts}.{most}")
