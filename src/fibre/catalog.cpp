@@ -101,23 +101,29 @@ void add_kernels(std::vector<CatalogEntry>& all) {
       [](World& world) { chosen_rows_calls(world, {}); });
   add("chosen_rows_by_token", "the same, a row for a token, of which only its rank knows the ids",
       [](World& world) { chosen_rows_calls(world, {.by_choice = false, .top_k = 5}); });
-  add("round_trip_rows", "the same there and back by one kernel, which keeps no rows",
-      [](World& world) {
-        chosen_rows_calls(world, {.by_choice = false, .top_k = 3, .round_trip = true});
-      });
-  Shape sums = kUsual;  // terms of tokens that are looked up together
-  sums.shared_bytes = NamedTerms::kBytes;
-  all.push_back({"sum_many_rows",
-                 "rows by token to all ranks, and back by the kernel of many rows' sums",
+  Shape wide = kUsual;  // so that the block that greets counts ids
+  wide.threads = 8;
+  all.push_back({"round_trip_rows",
+                 "the same there and back by one kernel, which keeps no rows",
                  EntryKind::kKernel,
-                 sums,
+                 wide,
                  {},
                  [](World& world) {
-                   chosen_rows_calls(world, {.by_choice = false,
-                                             .top_k = 5,
-                                             .of_all_experts = true,
-                                             .many = true});
+                   chosen_rows_calls(world, {.by_choice = false, .top_k = 5, .round_trip = true});
                  }});
+  Shape sums = kUsual;  // terms of tokens that are looked up together
+  sums.shared_bytes = NamedTerms::kBytes;
+  all.push_back(
+      {"sum_many_rows",
+       "rows by token to all ranks, and back by the kernel of many rows' sums",
+       EntryKind::kKernel,
+       sums,
+       {},
+       [](World& world) {
+         chosen_rows_calls(
+             world,
+             {.by_choice = false, .top_k = 5, .of_all_experts = true, .many = true, .vectors = 3});
+       }});
   Shape counts = kUsual;  // choices by expert
   counts.shared_bytes = 1024;
   all.push_back({"routed_rows",

@@ -205,10 +205,9 @@ bool is_event(const Step& step) {
 void chain_streams(const Plan& plan, RankProgram& program) {
   const size_t streams = program.streams.size();
   if (streams < 2 || program.streams.back().kind != LaneKind::nccl) return;
-  const bool is_beside_copies = streams == 3 && plan.low_latency_collectives &&
-                                program.streams[1].kind == LaneKind::copy &&
-                                std::none_of(program.streams[1].steps.begin(),
-                                             program.streams[1].steps.end(), is_event);
+  const bool is_beside_copies =
+      streams == 3 && plan.low_latency_collectives && program.streams[1].kind == LaneKind::copy &&
+      std::none_of(program.streams[1].steps.begin(), program.streams[1].steps.end(), is_event);
   if (streams != 2 && !is_beside_copies) return;
   const std::vector<Step>& nccl = program.streams.back().steps;
   if (std::any_of(nccl.begin(), nccl.end(), [](const Step& step) {

@@ -1,4 +1,6 @@
 // Buffers of rows that choose experts: their partitions, the tables of these, and sums.
+#include <algorithm>
+
 #include "lower/declarer.h"
 
 namespace stretto {
@@ -17,16 +19,16 @@ GatheredRows Declarer::gathered(int tensor, const std::string& name, bool by_ncc
   return rows;
 }
 
-// Sums that go by ids send weights with themselves, where their tokens came in another way.
+// Sums that go by ids send own weights with themselves, unless tokens that went so brought them.
 GatheredRows Declarer::gathered_weights(const RoutedLowering& product, const std::string& name,
                                         int copies) {
-  const bool came_in_another_way =
+  const bool came_with_tokens =
       std::any_of(state_.routed.begin(), state_.routed.end(), [&](const RoutedLowering& other) {
-        return &other != &product && other.blocks == product.blocks &&
-               other.of_part == product.of_part && other.x.is_gathered && !other.goes_by_ids();
+        return other.number <= product.number && other.blocks == product.blocks &&
+               other.of_part == product.of_part && other.goes_by_ids() && other.x.is_gathered;
       });
   const int tensor = product.part.router_weights;
-  if (product.goes_by_ids() && came_in_another_way) return {tensor, input(tensor), input(tensor)};
+  if (product.goes_by_ids() && !came_with_tokens) return {tensor, input(tensor), input(tensor)};
   return gathered(tensor, name, product.by_nccl(), copies);
 }
 

@@ -29,8 +29,8 @@ Region all_of(const RoutedEmission& of, uint16_t buffer, int rank) {
 
 void emit_dispatch(RoutedEmission& of, const GatheredRows* weights) {
   const RoutedLowering& product = of.product;
-  const CollectiveKind kind = product.has_shares_of_experts() ? CollectiveKind::dispatch
-                                                              : CollectiveKind::dispatch_all;
+  const CollectiveKind kind =
+      product.has_shares_of_experts() ? CollectiveKind::dispatch : CollectiveKind::dispatch_all;
   const std::optional<uint16_t> counts = buffer_of_counts(of);
   for (int rank = 0; rank < of.ranks; ++rank) {
     of.emit.read(of.own_rows(product.x, rank));
@@ -54,8 +54,8 @@ void emit_dispatch(RoutedEmission& of, const GatheredRows* weights) {
 void emit_combine(RoutedEmission& of, uint16_t ids, uint16_t rows,
                   std::optional<uint16_t> row_of_choice) {
   const RoutedLowering& product = of.product;
-  const CollectiveKind kind = product.has_shares_of_experts() ? CollectiveKind::combine
-                                                              : CollectiveKind::combine_all;
+  const CollectiveKind kind =
+      product.has_shares_of_experts() ? CollectiveKind::combine : CollectiveKind::combine_all;
   for (int rank = 0; rank < of.ranks; ++rank) {
     of.emit.read(all_of(of, product.weights.all, rank));
     of.emit.read(all_of(of, ids, rank));

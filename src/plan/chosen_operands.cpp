@@ -44,7 +44,8 @@ std::string fault_in(const Plan& plan, const std::vector<Expected>& all, DType d
 }  // namespace
 
 int32_t ChosenOperands::first_expert(int rank, int ranks) const {
-  return of_all_experts ? 0 : device::ExpertShares{static_cast<int32_t>(experts), ranks}.begin(rank);
+  return of_all_experts ? 0
+                        : device::ExpertShares{static_cast<int32_t>(experts), ranks}.begin(rank);
 }
 
 int32_t ChosenOperands::experts_on(int rank, int ranks) const {

@@ -108,13 +108,14 @@ std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorS
   }
   const bool brings = !has_rows_in_order(one) && is_own(one.input);
   if (!has_rows_in_order(one) && brings != is_own(one.ids)) {
-    return brings ? refuse("ids that each rank has all of, beside its own tokens",
-                           "both held by rows")
-                  : refuse("ids of own tokens, beside all tokens", "ids that are held whole");
+    return brings
+               ? refuse("ids that each rank has all of, beside its own tokens", "both held by rows")
+               : refuse("ids of own tokens, beside all tokens",
+                        "ids and weights that are held whole");
   }
-  if (is_own(one.ids) != is_own((*sums)->router_weights)) {
-    return refuse("ids and weights, of which each rank has its own of the one alone",
-                  "both held by rows, or both whole");
+  // Own weights go with sums where nothing else is brought.
+  if (is_own(one.ids) && !is_own((*sums)->router_weights)) {
+    return refuse("ids of own tokens and weights of all", "both held by rows, or both whole");
   }
   return {};
 }

@@ -57,10 +57,9 @@ double Costs::chosen_us(const Instr& instr) const {
       static_cast<double>(of.cols) *
       static_cast<double>(num_bytes(plan_.buffers[reads[sums ? 2 : 0].buffer].dtype));
   const double goes = share_that_goes(of, ranks) * static_cast<double>(of.tokens);
-  const double rows =
-      of.by_choice || reads.size() == 4
-          ? share_of_choices(of, ranks) * static_cast<double>(of.tokens * of.top_k)
-          : goes;
+  const double rows = of.by_choice || reads.size() == 4
+                          ? share_of_choices(of, ranks) * static_cast<double>(of.tokens * of.top_k)
+                          : goes;
   const double link_us =
       move_us(goes / ranks * (ranks - 1) * row, kOfLinkByIds * machine_.link_gb_per_s);
   // Rows and sums have slots, and rows cross first.

@@ -12,11 +12,7 @@ LowLatencyHeap low_latency_heap(const Plan& plan, int rank, int sms) {
   constexpr size_t kVectorBytes = sizeof(device::Vec16);
   const auto ranks = static_cast<size_t>(plan.ranks());
   LowLatencyHeap heap;
-  // Movers of other products have theirs until all that they do is done.
-  for (const Lane& lane : plan.lanes) {
-    sms -= lane.rank == rank && lane.kind == LaneKind::comm;
-  }
-  sms = std::max(1, sms);
+  sms = cuda::sms_of_collectives(plan, rank, sms);
   const std::set<int32_t> receiving = cuda::receiving_collectives(plan);
   const std::map<int32_t, InstrRef> partitions = cuda::joined_partitions(plan, rank);
   for (const Lane& lane : plan.lanes) {

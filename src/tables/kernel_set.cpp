@@ -135,6 +135,7 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
   if (serves && multiplies_into_result(plan)) set.add_copy_of_rows();
   if (plan.low_latency_collectives) {
     const std::set<int32_t> receiving = receiving_collectives(plan);
+    const int sms = sms_of_collectives(plan, 0, plan.sms);
     const std::map<int32_t, InstrRef> made_beside = joined_partitions(plan, programs[0]);
     for (const Lane& lane : plan.lanes) {
       if (lane.kind != LaneKind::nccl || lane.rank != 0) continue;
@@ -147,8 +148,8 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
               routed_sizes(plan, plan.lanes[found->second.lane].instrs[found->second.pos]);
         }
         set.add_low_latency(receiving.count(instr.id) != 0
-                                ? receiving_shape(call, plan.ranks(), 1)
-                                : low_latency_shape(call, plan.ranks(), 1));
+                                ? receiving_shape(call, plan.ranks(), sms)
+                                : low_latency_shape(call, plan.ranks(), sms));
       }
     }
   }

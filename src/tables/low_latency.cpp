@@ -203,6 +203,13 @@ std::string why_no_low_latency(const Plan& plan, bool serves) {
   return "";
 }
 
+int sms_of_collectives(const Plan& plan, int rank, int sms) {
+  for (const Lane& lane : plan.lanes) {
+    sms -= lane.rank == rank && lane.kind == LaneKind::comm;
+  }
+  return std::max(1, sms);
+}
+
 std::set<int32_t> receiving_collectives(const Plan& plan) {
   std::set<int32_t> ids;
   if (!plan.any_few_rows()) return ids;

@@ -31,7 +31,7 @@ struct LowLatencyCall {
   struct Chosen {
     uint32_t tokens = 0, block_tokens = 0, top_k = 0, experts = 0;
     bool notes_ids = false, notes_weights = false;  // ranks have those of own tokens alone
-    bool of_all_experts = false;  // each rank has a part of every expert
+    bool of_all_experts = false;                    // each rank has a part of every expert
     bool has_wide_ids = false, by_choice = false, round_trip = false, counts_bad_ids = false;
     DevicePtr ids = 0, weights = 0, row_of_choice = 0;
     DevicePtr all_ids = 0, all_weights = 0, counts = 0;
@@ -58,6 +58,10 @@ inline int64_t vectors_of(const LowLatencyCall& call, int64_t elements) {
 
 // Ids of the collectives that only receive what a product of few rows sends.
 std::set<int32_t> receiving_collectives(const Plan& plan);
+
+// Of `sms` of a GPU those that a rank's collectives may take: movers of other products have theirs
+// until all that they do is done.
+int sms_of_collectives(const Plan& plan, int rank, int sms);
 
 // The kind and sizes of the collective of which `instr` is a part, the same on all ranks.
 LowLatencyCall low_latency_sizes(const Plan& plan, const Instr& instr);

@@ -147,6 +147,13 @@ std::optional<OperatorSchedule> by_ids(const Operator& op, const Machine& machin
   return any ? std::optional(std::move(schedule)) : std::nullopt;
 }
 
+// Collectives of a plan are of one sort, also those of a router's product, which has none.
+void set_collectives(OperatorSchedule& schedule) {
+  for (Schedule& one : schedule.products) {
+    if (one.mover == Mover::nccl) one.collectives = CollectivesBy::low_latency;
+  }
+}
+
 // The same around the products of experts, of so many tokens that copy engines, which send them
 // beside tables, are not faster (bench/results/experts_by_ids_h200_x2.json).
 std::optional<OperatorSchedule> around_products_by_ids(const Operator& op, const Machine& machine,
@@ -167,10 +174,7 @@ std::optional<OperatorSchedule> around_products_by_ids(const Operator& op, const
     any = true;
   }
   if (!any) return std::nullopt;
-  // Collectives are of one sort, also of a router's product, which has none.
-  for (Schedule& one : library.products) {
-    if (one.mover == Mover::nccl) one.collectives = CollectivesBy::low_latency;
-  }
+  set_collectives(library);
   return library;
 }
 
@@ -182,10 +186,11 @@ std::optional<OperatorSchedule> with_sums_by_ids(OperatorSchedule schedule) {
     if (one.reduction != Reduction::slots || !is_whole) continue;
     one.mover = Mover::nccl;
     one.reduction = Reduction::nccl;
-    one.collectives = CollectivesBy::low_latency;
     any = true;
   }
-  return any ? std::optional(std::move(schedule)) : std::nullopt;
+  if (!any) return std::nullopt;
+  set_collectives(schedule);
+  return schedule;
 }
 
 // What communicates behind and ahead of products, and what beside them. The preset has a partition
@@ -235,8 +240,9 @@ std::vector<RoutedContender> contenders(const Operator& op, const Machine& machi
 // the simulation errs. Blocks took 0.74 to 0.95 of the time of collectives in each of 14 layers
 // that two ranks were measured with (bench/results/experts_passes_h200_x2.json), and copy engines
 // 0.92 to 0.97 of that of blocks in each of six of many tokens (docs/notes/moe.md), which is as
-// they are simulated beside one another: so of these the faster comes first. Rows by ids around
-// products took 4 % more beside blocks than that: they have to be ahead by so much.
+// they are simulated beside one another: so of these the faster comes first, as of rows by ids
+// around products, which took 0.92 to 0.98 of the time of blocks in each of seven layers that are
+// simulated at 0.87 to 0.96 of it (docs/notes/moe.md).
 //
 // Rows by ids took 0.21 to 0.41 of what movers did, for 16, 128 and 4096 tokens of each of two
 // ranks (bench/results/moved_h200_x2.json), and of movers the simulation leaves out up to 0.6: so
@@ -265,7 +271,7 @@ void prefer_what_was_faster(const Operator& op, std::vector<RoutedContender>& al
       return one.name.starts_with(kByCollectives) && !is_by_nccl(one) && one.name != kAroundByIds;
     });
   }
-  if (all.front().name == kByCopies) {
+  if (all.front().name == kByCopies || all.front().name == kCopiesThenIds) {
     prefer([](const RoutedContender& one) { return one.name == kBySource; });
   }
 }

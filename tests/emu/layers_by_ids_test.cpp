@@ -78,8 +78,9 @@ TEST(LayersByIds, AreRefusedWhereEachRankHasMadeAllTokens) {
       make_graph(graph, {{"t", 5}, {"h", 80}, {"f", 80}, {"experts", 4}, {"k", 2}}, 2, DType::bf16);
   const Machine machine = default_machine(2);
   for (const Preset& preset : presets()) expect_right(op, preset, machine);
-  expect_refused_by_ids(op, machine,
-                        "ids of own tokens, beside all tokens: take ids that are held whole");
+  expect_refused_by_ids(
+      op, machine,
+      "ids of own tokens, beside all tokens: take ids and weights that are held whole");
 }
 
 // Nothing has to be brought where ranks have all.
@@ -90,19 +91,60 @@ TEST(LayersByIds, BringNothingWhereEachRankHasAllTokens) {
                                    (held[0] == 'c' ? "cols" : "whole") +
                                    "\ninput ids [t, k] whole i32\n"
                                    "input weights [t, k] whole fp32\ninput w [experts, h, f] " +
-                                   held + "\nd = grouped a w ids\ny = weigh d ids weights\n"
+                                   held +
+                                   "\nd = grouped a w ids\ny = weigh d ids weights\n"
                                    "output y rows\n");
     for (const int ranks : {2, 3, 4, 8}) {
       SCOPED_TRACE(std::string(held) + " " + std::to_string(ranks));
-      const Operator op = make_graph(
-          graph, {{"t", 37}, {"h", 80}, {"f", 72 * ranks}, {"experts", 8}, {"k", 3}}, ranks,
-          DType::bf16);
+      const Operator op =
+          make_graph(graph, {{"t", 37}, {"h", 80}, {"f", 72 * ranks}, {"experts", 8}, {"k", 3}},
+                     ranks, DType::bf16);
       const Machine machine = default_machine(ranks);
       const OperatorSchedule schedule = schedule_of(find_preset("low-latency"), op, machine, 1);
       EXPECT_EQ(testing::PrintToString(legal(op, schedule, machine)), "{}");
       expect_right(op, find_preset("low-latency"), machine);
     }
   }
+}
+
+// Whoever holds tokens, ids and weights: what is not refused is right, with sums by ids alone too.
+TEST(LayersByIds, AreRightHoweverTokensIdsAndWeightsAreHeld) {
+  const char* const held[] = {"rows", "whole"};
+  int refused = 0, served = 0;
+  for (int mix = 0; mix < 8; ++mix) {
+    const char *x = held[mix & 1], *ids = held[mix >> 1 & 1], *weights = held[mix >> 2];
+    const auto graph = parse_graph(
+        std::string("graph held t h f experts k\ninput x [t, h] ") + x + "\ninput ids [t, k] " +
+        ids + " i32\ninput weights [t, k] " + weights +
+        " fp32\ninput wg [experts, f, h] rows\ninput wu [experts, f, h] rows\n"
+        "input wd [experts, h, f] cols\ng = grouped x wg ids\nu = grouped x wu ids\n"
+        "a = swiglu g u\nd = grouped a wd ids\ny = weigh d ids weights\noutput y rows\n");
+    const Operator op = make_graph(
+        graph, {{"t", 13}, {"h", 72}, {"f", 216}, {"experts", 6}, {"k", 2}}, 3, DType::bf16);
+    const Machine machine = default_machine(3);
+    for (const char* schedule : {"low-latency", "a:library,mover=copy-engine/y:low-latency",
+                                 "a:library,mover=epilogue/y:low-latency"}) {
+      SCOPED_TRACE(std::string(x) + " " + ids + " " + weights + " " + schedule);
+      const OperatorSchedule parsed = parse_schedules(schedule, op, machine);
+      if (!legal(op, parsed, machine).empty()) {
+        ++refused;
+        continue;
+      }
+      ++served;
+      const Plan plan = lower(op, parsed, machine);
+      EXPECT_TRUE(check(plan).clean());
+      EXPECT_EQ(emulate(plan).first_wrong, "");
+    }
+    if (std::string_view(x) == "rows" && std::string_view(ids) == "whole") {
+      expect_refused_by_ids(op, machine,
+                            "ids that each rank has all of, beside its own tokens: take both");
+    }
+    if (std::string_view(ids) == "rows" && std::string_view(weights) == "whole") {
+      expect_refused_by_ids(op, machine, "ids of own tokens");
+    }
+  }
+  EXPECT_GT(served, 8);
+  EXPECT_GT(refused, 4);
 }
 
 TEST(LayersByIds, AreRefusedWhereWeightsAreRounded) {

@@ -22,12 +22,15 @@ TEST(ChosenRows, GoAndComeBack) {
           ChosenCase{false, 5, 7, true}, ChosenCase{false, 11, 3, true},
           ChosenCase{true, 3, 7, false, true}, ChosenCase{false, 5, 7, false, true},
           ChosenCase{true, 3, 7, false, false, true}, ChosenCase{false, 5, 7, false, true, true},
-          ChosenCase{false, 11, 13, false, false, true}}) {
+          ChosenCase{false, 11, 13, false, false, true},
+          ChosenCase{false, 6, 9, false, true, true, 5},
+          ChosenCase{true, 8, 7, false, false, true, 9}}) {
       SCOPED_TRACE(fmt::format("{} ranks, {} tokens, k {}", shape.ranks, its.tokens, its.top_k));
       Shape with_room = shape;
       if (its.many) with_room.shared_bytes = NamedTerms::kBytes;
       expect_clean(
-          with_room, [=](World& world) { chosen_rows_calls(world, its); }, shape.ranks <= 3 ? 12 : 4);
+          with_room, [=](World& world) { chosen_rows_calls(world, its); },
+          shape.ranks <= 3 ? 12 : 4);
     }
   }
 }
@@ -40,6 +43,7 @@ TEST(ChosenRows, ComeWithTheirPartition) {
   for (const Shape& shape : shapes) {
     SCOPED_TRACE(fmt::format("{} ranks, {} threads", shape.ranks, shape.threads));
     expect_clean(shape, routed_rows_calls, shape.ranks <= 3 ? 12 : 4);
+    expect_clean(shape, routed_rows_of_all, shape.ranks <= 3 ? 12 : 4);
   }
 }
 

@@ -40,6 +40,25 @@ TEST(RankPrograms, WavesWaitForTheKernelInTheStreamOfTheCollectives) {
             "0:gemm 0 1:wait packed.0 1:collective 1:notify sums.0 0:move 0");
 }
 
+// Sums by ids take turns with products on their stream, beside copies that await neither of the
+// two; where copies wait for products, collectives keep a stream of their own.
+TEST(RankPrograms, CollectivesAreOnTheStreamOfProductsBesideCopies) {
+  const auto text_of = [](const char* op_text, const char* schedule) {
+    const Operator op = parse_operator(op_text);
+    const Machine machine = default_machine(op.ranks);
+    const OperatorSchedule parsed = parse_schedules(schedule, op, machine);
+    EXPECT_THAT(legal(op, parsed, machine), IsEmpty());
+    const Plan plan = lower(op, parsed, machine);
+    return text(plan, programs_of(plan)[0]);
+  };
+  const std::string chained = text_of("moe-tp t=512 h=256 f=512 experts=8 k=2 ranks=2 dtype=bf16",
+                                      "a:library,mover=copy-engine/y:low-latency");
+  EXPECT_THAT(chained, testing::EndsWith("0:wait a_x.0 0:gemm 0 0:gemm 1 0:collective"));
+  const std::string apart =
+      text_of("mlp m=512 h=512 f=1024 ranks=2 dtype=bf16", "up:low-latency/down:decomposed");
+  EXPECT_THAT(apart, testing::HasSubstr("2:collective"));
+}
+
 TEST(RankPrograms, TheGemmKernelAddsToTheTilesThatItsRankOwns) {
   const Plan plan = plan_of("gemm-rs m=512 n=512 k=512 ranks=4 dtype=bf16",
                             "tiles,tile=128x128,comm-sms=0,order=interleaved");

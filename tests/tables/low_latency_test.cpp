@@ -8,6 +8,7 @@
 #include "launch/cublas_gemms.h"
 #include "launch/plan_fixture.h"
 #include "lower/plan_of_operator.h"
+#include "stretto/device/lang/kernels/sum_many_rows.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/serve.h"
@@ -116,6 +117,55 @@ TEST(LowLatency, MovesRowsByTheirIds) {
               HasSubstr("sum_chosen_rows<Bf16x8"));
   EXPECT_THAT(low_latency_shape(both[0], 3, 132).kernel.kernel,
               HasSubstr("round_trip_rows<Bf16x8, GpuBlock, 1>"));
+}
+
+// Few rows by pieces, many by blocks that look up what their tokens have, as many terms at once as
+// a token has on a rank.
+TEST(LowLatency, SumsManyRowsByAKernelOfTheirOwn) {
+  const auto shape_of = [](const char* name, int64_t tokens, int64_t top_k, int ranks) {
+    const Operator op = make_operator(
+        name, {{"t", tokens}, {"h", 2048}, {"f", 128 * ranks}, {"experts", 64}, {"k", top_k}},
+        ranks);
+    const Machine machine = default_machine(ranks);
+    const Plan plan = lower(op, parse_schedules("low-latency", op, machine), machine);
+    EXPECT_EQ(why_no_low_latency(plan), "");
+    const Instr* sums = nullptr;
+    for (const Lane& lane : plan.lanes) {
+      for (const Instr& instr : lane.instrs) {
+        if (instr.op == Opcode::collective && form_of(instr.collective).adds) sums = &instr;
+      }
+    }
+    const LowLatencyCall call = low_latency_sizes(plan, *sums);
+    EXPECT_EQ(call.chosen.of_all_experts, std::string_view(name) == "moe-tp-down");
+    const LowLatencyShape shape = low_latency_shape(call, ranks, 132);
+    std::string names;
+    for (const KernelEntry& kernel : kernels_of(plan, "sm_90a", false)) names += kernel.name + " ";
+    EXPECT_THAT(names, HasSubstr(shape.kernel.kernel));  // is compiled ahead
+    return shape;
+  };
+  const LowLatencyShape few = shape_of("moe-tp-down", 128, 8, 2);
+  EXPECT_THAT(few.kernel.kernel, HasSubstr("sum_chosen_rows<Bf16x8, GpuBlock>"));
+  EXPECT_EQ(few.threads, kLowLatencyThreads);
+  EXPECT_EQ(few.shared_bytes, 0);
+  const struct {
+    const char* name;
+    int64_t top_k;
+    int ranks;
+    const char* kernel;
+    int threads;
+  } many[] = {{"moe-tp-down", 8, 2, "sum_many_rows<Bf16x8, 8, GpuBlock>", 768},
+              {"moe-tp-down", 3, 2, "sum_many_rows<Bf16x8, 4, GpuBlock>", 768},
+              {"moe-tp-down", 2, 2, "sum_many_rows<Bf16x8, 2, GpuBlock>", 512},
+              {"moe-ep", 8, 2, "sum_many_rows<Bf16x8, 4, GpuBlock>", 768},
+              {"moe-ep", 8, 4, "sum_many_rows<Bf16x8, 2, GpuBlock>", 512}};
+  for (const auto& one : many) {
+    SCOPED_TRACE(one.kernel);
+    const LowLatencyShape shape = shape_of(one.name, 4096, one.top_k, one.ranks);
+    EXPECT_EQ(shape.kernel.kernel, one.kernel);
+    EXPECT_EQ(shape.threads, one.threads);
+    EXPECT_EQ(shape.blocks, 132);
+    EXPECT_EQ(shape.shared_bytes, device::NamedTerms::kBytes);
+  }
 }
 
 // A rank alone takes its ids from notes as well: where they go, and those that are no expert's.

@@ -54,9 +54,9 @@ TEST(RoutedAuto, TriesPartitionsOfSourcesWhereTheyAreWorthIt) {
 // Few tokens cross by their ids, with what partitions and sums are made of: a kernel ahead of the
 // products and one behind, whoever has the experts.
 TEST(RoutedAuto, SendsFewTokensByTheirIdsAroundProducts) {
-  for (const char* sizes : {"moe-tp t=1024 h=2048 f=768 experts=128 k=8",
-                            "moe-ep t=2048 h=2048 f=768 experts=128 k=8",
-                            "moe-tp-router t=1024 h=2048 f=768 experts=128 k=8"}) {
+  for (const char* sizes :
+       {"moe-tp t=1024 h=2048 f=768 experts=128 k=8", "moe-ep t=2048 h=2048 f=768 experts=128 k=8",
+        "moe-tp-router t=1024 h=2048 f=768 experts=128 k=8"}) {
     SCOPED_TRACE(sizes);
     const Operator op = parse_operator(std::string(sizes) + " ranks=2 dtype=bf16");
     const Machine machine = default_machine(op.ranks);
@@ -93,8 +93,8 @@ TEST(RoutedAuto, SendsManyTokensByCopyEngines) {
 
 // Within what the simulation errs by, what was measured to be faster.
 TEST(RoutedAuto, TakesOfAlikeWaysTheOneThatWasFasterWhenMeasured) {
-  const Operator op = parse_operator(
-      "moe-tp-down-ar t=1024 h=2048 f=768 experts=128 k=8 ranks=2 dtype=bf16");
+  const Operator op =
+      parse_operator("moe-tp-down-ar t=1024 h=2048 f=768 experts=128 k=8 ranks=2 dtype=bf16");
   const std::string reason = auto_schedules(op, default_machine(2), load_tuning()).reason;
   EXPECT_TRUE(reason.starts_with("library by all blocks, simulated:")) << reason;
   EXPECT_NE(reason.find(", library with written sums "), std::string::npos) << reason;

@@ -24,11 +24,13 @@ struct ChosenCase {
   uint32 tokens = 7;
   bool round_trip = false;  // not by choice
   bool of_all_experts = false;
-  bool many = false;  // sums by the kernel of many rows
+  bool many = false;   // sums by the kernel of many rows
+  uint32 vectors = 2;  // of a row
 };
 
 inline constexpr uint32 kChosenVectors = 2, kChosenExperts = 7;
 inline constexpr size_t kChosenCalls = 5;
+inline constexpr int32 kFewTerms = 40;  // of one to three tokens of each rank
 
 inline int32 chosen_id(size_t call, size_t token, size_t slot) {
   const auto mixed = static_cast<int32>((call * 31 + token * 17 + slot * 5) % 97);
@@ -91,8 +93,8 @@ class ChosenWorld {
   };
 
   ChosenSizes sizes(bool notes_ids, bool notes_weights, bool comes_back = false) const {
-    return {its_.tokens,           block_tokens_,     its_.top_k,
-            kChosenExperts,        kChosenVectors,    uint32(notes_ids),
+    return {its_.tokens,           block_tokens_,      its_.top_k,
+            kChosenExperts,        its_.vectors,       uint32(notes_ids),
             uint32(notes_weights), uint32(comes_back), uint32(its_.of_all_experts)};
   }
   Memory memory(const char* name, const ChosenSizes& of) {
@@ -110,15 +112,15 @@ class ChosenWorld {
 
   void add(size_t call) {
     const size_t choices = size_t(its_.tokens) * its_.top_k;
-    const size_t rows = (its_.by_choice ? choices : its_.tokens) * kChosenVectors;
+    const size_t rows = (its_.by_choice ? choices : its_.tokens) * its_.vectors;
     const size_t own = size_t(block_tokens_);
     Call c{world_.local<int32>("ids", choices),
            world_.local<int32>("all ids", choices, 0),
            world_.local<float>("weights", own * its_.top_k),
            world_.local<float>("all weights", choices, 0),
-           world_.local<Vec16>("input", own * kChosenVectors),
+           world_.local<Vec16>("input", own * its_.vectors),
            world_.local<Vec16>("rows", rows, four_of(kUntouchedRow)),
-           world_.local<Vec16>("output", own * kChosenVectors, four_of(kUntouchedRow)),
+           world_.local<Vec16>("output", own * its_.vectors, four_of(kUntouchedRow)),
            world_.local<uint32>("counts", kChosenExperts, 0)};
     for (uint32 r = 0; r < ranks_; ++r) {
       const uint32 first = first_of(r), last = first_of(r + 1);
@@ -132,8 +134,8 @@ class ChosenWorld {
         for (uint32 j = 0; j < its_.top_k; ++j) {
           c.weights.set(int(r), (t - first) * its_.top_k + j, chosen_weight(call, t, j));
         }
-        for (uint32 v = 0; v < kChosenVectors; ++v) {
-          c.input.set(int(r), (t - first) * kChosenVectors + v, chosen_row(call, t, v));
+        for (uint32 v = 0; v < its_.vectors; ++v) {
+          c.input.set(int(r), (t - first) * its_.vectors + v, chosen_row(call, t, v));
         }
       }
     }
@@ -177,6 +179,8 @@ class ChosenWorld {
         sum_chosen_rows<Bf16x8, Block>(block, args);
       } else if (its_.top_k < 5) {
         sum_many_rows<Bf16x8, 4, Block>(block, args);
+      } else if (its_.vectors > 2) {  // a block looks up what its tokens have in several turns
+        sum_many_rows<Bf16x8, 8, Block, kFewTerms>(block, args);
       } else {
         sum_many_rows<Bf16x8, 2, Block>(block, args);
       }
@@ -233,15 +237,15 @@ class ChosenWorld {
     }
   }
   void check_row(const Call& c, size_t call, uint32 r, uint32 t, size_t row, bool is_there) {
-    for (uint32 v = 0; v < kChosenVectors; ++v) {
+    for (uint32 v = 0; v < its_.vectors; ++v) {
       const Vec16 want =
           is_there ? positive_zeros<Bf16x8>(chosen_row(call, t, v)) : four_of(kUntouchedRow);
-      expect_vector(c.rows.get(int(r), row * kChosenVectors + v), want, "a row is wrong");
+      expect_vector(c.rows.get(int(r), row * its_.vectors + v), want, "a row is wrong");
     }
   }
   void check_sum(const Call& c, size_t call, uint32 t) {
     const uint32 who = t / block_tokens_;
-    for (uint32 v = 0; v < kChosenVectors; ++v) {
+    for (uint32 v = 0; v < its_.vectors; ++v) {
       float all[8] = {};
       for (uint32 r = 0; r < ranks_; ++r) {
         float sums[8] = {}, values[8];
@@ -255,7 +259,7 @@ class ChosenWorld {
         }
         if (any) Bf16x8::add(all, Bf16x8::round(sums));
       }
-      expect_vector(c.output.get(int(who), (t - who * block_tokens_) * kChosenVectors + v),
+      expect_vector(c.output.get(int(who), (t - who * block_tokens_) * its_.vectors + v),
                     Bf16x8::round(all), "a sum is wrong");
     }
   }

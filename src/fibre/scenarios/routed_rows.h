@@ -1,5 +1,6 @@
 // Rows to the ranks of their experts, and there the partition of all choices by the same kernel,
-// call after call with the choices of chosen_rows.h.
+// call after call with the choices of chosen_rows.h. Experts are dealt to ranks, or each rank has a
+// part of all.
 #pragma once
 
 #include <vector>
@@ -15,11 +16,12 @@ class RoutedWorld {
   static constexpr uint32 kTokens = 7, kTopK = 5;
   static constexpr int32 kEntryRows = 4, kChoices = int32(kTokens * kTopK);
 
-  explicit RoutedWorld(World& world)
+  explicit RoutedWorld(World& world, bool of_all_experts = false)
       : world_(world),
+        of_all_experts_(of_all_experts),
         ranks_(uint32(world.shape().ranks)),
         block_tokens_((kTokens + ranks_ - 1) / ranks_),
-        shares_{int32(kChosenExperts), int32(ranks_)},
+        shares_{int32(kChosenExperts), of_all_experts ? 1 : int32(ranks_)},
         slots_(world.symmetric<Vec16>("slots", sizes().slot_vectors(ranks_),
                                       four_of(Bf16x8::kPoison))),
         greetings_(world.symmetric<Vec16>("greetings", size_t(3) * ranks_, four_of(kNoGreeting))),
@@ -48,10 +50,12 @@ class RoutedWorld {
   };
 
   ChosenSizes sizes() const {
-    return {kTokens, block_tokens_, kTopK, kChosenExperts, kChosenVectors, 1, 1, 0, 0};
+    return {kTokens, block_tokens_,          kTopK, kChosenExperts, kChosenVectors, 1, 1,
+            0,       uint32(of_all_experts_)};
   }
   uint32 first_of(uint32 rank) const { return std::min(kTokens, rank * block_tokens_); }
-  int32 experts_of(uint32 rank) const { return shares_.size(int32(rank)); }
+  int32 share_of(uint32 rank) const { return of_all_experts_ ? 0 : int32(rank); }
+  int32 experts_of(uint32 rank) const { return shares_.size(share_of(rank)); }
   int32 entries_of(uint32 rank) const {
     return most_entries(kChoices, experts_of(rank), kEntryRows) + 1;
   }
@@ -91,8 +95,8 @@ class RoutedWorld {
       send_and_route<Bf16x8, Block, 1>(
           block,
           {{chosen, c.input.at(r), c.rows.at(r), 0, c.all_ids.at(r), c.all_weights.at(r), {}},
-           {shares_.begin(r), experts_of(rank), kEntryRows, entries_of(rank), c.tokens.at(r),
-            c.experts.at(r), c.row_of_choice.at(r), c.counts.at(r),
+           {shares_.begin(share_of(rank)), experts_of(rank), kEntryRows, entries_of(rank),
+            c.tokens.at(r), c.experts.at(r), c.row_of_choice.at(r), c.counts.at(r),
             c.counts.at(r) + experts_of(rank), route_blocks_, met_.at(r), totals_.at(r)}});
     });
     Call kept = c;
@@ -126,7 +130,7 @@ class RoutedWorld {
       std::vector<int32> tokens(size_t(entries) * kEntryRows), experts(size_t(entries), 0),
           rows(ids.size()), counts(size_t(own) + 1), scratch(size_t(partition_scratch(own, 1)));
       make_partition(Choices<int32>{ids.data(), kChoices, 1, int32(kChosenExperts),
-                                    shares_.begin(int32(r)), own},
+                                    shares_.begin(share_of(r)), own},
                      Partition{kEntryRows, entries, tokens.data(), experts.data(), rows.data(),
                                counts.data(), &counts.back()},
                      scratch.data());
@@ -144,7 +148,7 @@ class RoutedWorld {
     for (uint32 t = 0; t < kTokens; ++t) {
       bool any = false;
       for (uint32 j = 0; j < kTopK; ++j) {
-        const int32 own = chosen_id(call, t, j) - shares_.begin(int32(rank));
+        const int32 own = chosen_id(call, t, j) - shares_.begin(share_of(rank));
         any = any || (own >= 0 && own < experts_of(rank));
         world_.expect(
             c.all_weights.get(int(rank), size_t(t) * kTopK + j) == chosen_weight(call, t, j),
@@ -160,6 +164,7 @@ class RoutedWorld {
 
   static constexpr int32 kUntouched = -77;
   World& world_;
+  bool of_all_experts_;
   uint32 ranks_, block_tokens_;
   ExpertShares shares_;
   Buffer<Vec16> slots_, greetings_;
@@ -172,5 +177,6 @@ class RoutedWorld {
 };
 
 inline void routed_rows_calls(World& world) { RoutedWorld(world).run(); }
+inline void routed_rows_of_all(World& world) { RoutedWorld(world, true).run(); }
 
 }  // namespace stretto::fibre

@@ -3,9 +3,9 @@
 // ids knows who sends its row, to whom and where: nothing is counted, sorted or signalled first.
 //
 // Rank r has tokens [r, r + 1) x block_tokens of all `tokens`, the last ones fewer, and experts as
-// ExpertShares deals them, or a part of every expert. What a rank alone has of its tokens, ids or weights, goes to all others
-// ahead of rows, as a token's *notes*. A note is read by many threads, and so cleared a call later
-// (call.h); a vector of a row is read by one, which poisons it again.
+// ExpertShares deals them, or a part of every expert. What a rank alone has of its tokens, ids or
+// weights, goes to all others ahead of rows, as a token's *notes*. A note is read by many threads,
+// and so cleared a call later (call.h); a vector of a row is read by one, which poisons it again.
 #pragma once
 
 #include "stretto/device/lang/kernels/slots.h"
@@ -34,7 +34,7 @@ struct ChosenSizes {
   }
 };
 
-// What both kernels are called with.
+// What all of these kernels are called with.
 template <class Block>
 struct ChosenArgs {
   ChosenSizes sizes;

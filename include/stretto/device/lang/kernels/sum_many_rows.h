@@ -20,8 +20,9 @@ struct NamedTerms {
   static constexpr int32 kBytes = 20 * kMost;
 };
 
-// kTerms: that a token has at least of the eight vectors.
-template <class Format, int kTerms, class Block>
+// kTerms: that a token has at least of the eight vectors. kMost: terms that a block looks up at
+// once.
+template <class Format, int kTerms, class Block, int32 kMost>
 class SumManyRows : ChosenTerms<Format, 8 / kTerms, Block> {
   static constexpr int kInFlight = 8 / kTerms;
   using Base = ChosenTerms<Format, kInFlight, Block>;
@@ -52,7 +53,7 @@ class SumManyRows : ChosenTerms<Format, 8 / kTerms, Block> {
     const uint32 blocks = all > 1 ? all - 1 : 1;  // one greets
     if (index >= blocks) return true;
     const uint32 begin = part_of(index, blocks), end = part_of(index + 1, blocks);
-    const uint32 most = NamedTerms::kMost / (ranks_ * sizes_.top_k);
+    const uint32 most = kMost / (ranks_ * sizes_.top_k);
     bool good = true;
     for (uint32 first = begin; first < end;) {
       const uint32 place = first / pieces_;
@@ -186,10 +187,11 @@ class SumManyRows : ChosenTerms<Format, 8 / kTerms, Block> {
   uint32 places_ = 0;  // looked up of each rank
 };
 
-// kTerms: 2, 4 or 8. ranks * top_k is at most NamedTerms::kMost, with kBytes of shared memory.
-template <class Format, int kTerms, class Block>
+// kTerms: 2, 4 or 8. ranks * top_k is at most kMost, with NamedTerms::kBytes of shared memory.
+template <class Format, int kTerms, class Block, int32 kMost = NamedTerms::kMost>
 STRETTO_KERNEL void sum_many_rows(Block& block, const SumChosenArgs<Block>& args) {
-  SumManyRows<Format, kTerms, Block>(block, args).run();
+  static_assert(kMost <= NamedTerms::kMost);
+  SumManyRows<Format, kTerms, Block, kMost>(block, args).run();
 }
 
 }  // namespace stretto::device
