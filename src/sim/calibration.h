@@ -67,8 +67,11 @@ constexpr double kNcclFewBytes = 1 << 20;
 // and 1 of what the machine file says).
 constexpr double kNcclOfPair = 0.73;
 // What collectives that go by ids reach of the link: 268 to 302 GB/s of 390 between two ranks
-// (bench/results/experts_by_ids_h200_x2.json).
+// (bench/results/experts_by_ids_steps_h200_x2.json).
 inline constexpr double kOfLinkByIds = 0.78;
+// And of memory sums of what experts made (8192 tokens of 4096 columns, 8 choices: 671 MB in 178
+// us, bench/results/experts_by_ids_steps_h200_x2.json).
+inline constexpr double kOfMemoryByIds = 0.9;
 
 // Tiles read their distinct inputs from memory at this share of what a copy of memory reaches, all
 // together (M = 16 to 256 in tiles of 64 x 64 to 128 x 128: 2.6 to 3.6 TB/s from 112 tiles on).

@@ -46,8 +46,9 @@ double Costs::best_link_rate(double bytes) const {
 }
 
 // Rows on the link, and in memory those that experts have or get, a token's row for each choice
-// here where they lie by choice, and slots, which are written, read and poisoned. Weights of own
-// tokens are a hop ahead of the sums that they are for.
+// here where they lie by choice, and slots, which are written, read and poisoned: of sums those of
+// own tokens from each other rank. Weights of own tokens are a hop ahead of the sums that they are
+// for.
 double Costs::chosen_us(const Instr& instr) const {
   const ChosenOperands of = chosen_operands(plan_, instr);
   const int ranks = plan_.ranks();
@@ -68,7 +69,10 @@ double Costs::chosen_us(const Instr& instr) const {
         move_us((3.0 * of.tokens / ranks + 8 * goes) * row, machine_.hbm_gb_per_s);
     return std::max(2 * link_us, memory_us) + machine_.signal_us;
   }
-  const double memory_us = move_us((rows + 4 * goes) * row, machine_.hbm_gb_per_s);
+  const double own = static_cast<double>(of.tokens) / ranks;
+  const double slots = sums ? 3 * goes / ranks * (ranks - 1) + own : 4 * goes;
+  const double memory_us =
+      move_us((rows + slots) * row, (sums ? kOfMemoryByIds : 1) * machine_.hbm_gb_per_s);
   const bool awaits = sums && reads[0].rows() < of.tokens;
   return std::max(link_us, memory_us) + (awaits ? machine_.signal_us : 0);
 }

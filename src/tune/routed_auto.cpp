@@ -20,6 +20,7 @@ constexpr const char* kByIds = "low-latency";
 constexpr const char* kWithWrittenSums = "library with written sums";
 constexpr const char* kAroundByIds = "library, rows by ids";
 constexpr const char* kCopiesThenIds = "library by copy engines, sums by ids";
+constexpr const char* kBlocksThenIds = "library by all blocks, sums by ids";
 
 void take_all_at_once(const Operator& op, OperatorSchedule& schedule) {
   size_t product = 0;
@@ -220,7 +221,11 @@ std::vector<RoutedContender> contenders(const Operator& op, const Machine& machi
       if (const auto in_turn = by_source(op, *blocks)) add(kBySource, *in_turn);
     }
   }
-  if (const auto ids = around_products_by_ids(op, machine, library)) add(kAroundByIds, *ids);
+  if (const auto ids = around_products_by_ids(op, machine, library)) {
+    add(kAroundByIds, *ids);
+  } else if (const auto blocks = by_all_blocks(op, library)) {
+    if (const auto sums = with_sums_by_ids(*blocks)) add(kBlocksThenIds, *sums);
+  }
   if (const auto moved = by_ids(op, machine, tiles)) {
     add(only_moves_rows(op) ? kByIds : "tiles beside low-latency", *moved);
   }
