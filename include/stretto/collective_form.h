@@ -25,54 +25,29 @@
 
 namespace stretto {
 
-// X(enumerator, text, meaning, CollectiveForm)
-#define STRETTO_COLLECTIVES(X)                                                                 \
-  X(all_gather, "all_gather", "concatenate", {false, true, false, 0, 0, {}, "p and ranks*p"})  \
-  X(reduce_scatter, "reduce_scatter", "sum, scatter",                                          \
-    {true, false, true, 0, 0, {}, "ranks*p and p"})                                            \
-  X(all_reduce, "all_reduce", "sum, everywhere", {false, false, true, 0, 0, {}, "p and p"})    \
-  X(all_to_all, "all_to_all", "to each its part",                                              \
-    {true, true, false, 0, 0, {}, "ranks*p and ranks*p"})                                      \
-  X(all_reduce_norm, "all_reduce_norm", "sum, everywhere, to a residual, and its RMSNorm",     \
-    {false, false, true, 2, 1, "eps", "three (terms, residual, weights) and two (sum, norm)"}) \
-  X(dispatch, "dispatch", "rows to the ranks of their experts",                                \
-    {false,                                                                                    \
-     false,                                                                                    \
-     false,                                                                                    \
-     0,                                                                                        \
-     0,                                                                                        \
-     {},                                                                                       \
-     "X and IDS, or X, IDS and WEIGHTS, and what comes of them",                               \
-     "experts"})                                                                               \
-  X(combine, "combine", "weighted sums of rows of experts",                                    \
-    {false,                                                                                    \
-     false,                                                                                    \
-     true,                                                                                     \
-     0,                                                                                        \
-     0,                                                                                        \
-     {},                                                                                       \
-     "WEIGHTS, IDS, rows and perhaps ROWS, and own sums",                                      \
-     "experts"})                                                                               \
-  X(dispatch_all, "dispatch_all", "rows that choose an expert to all ranks",                   \
-    {false,                                                                                    \
-     false,                                                                                    \
-     false,                                                                                    \
-     0,                                                                                        \
-     0,                                                                                        \
-     {},                                                                                       \
-     "X and IDS, or X, IDS and WEIGHTS, and what comes of them",                               \
-     "experts",                                                                                \
-     true})                                                                                    \
-  X(combine_all, "combine_all", "weighted sums of rows of parts of experts",                   \
-    {false,                                                                                    \
-     false,                                                                                    \
-     true,                                                                                     \
-     0,                                                                                        \
-     0,                                                                                        \
-     {},                                                                                       \
-     "WEIGHTS, IDS, rows and perhaps ROWS, and own sums",                                      \
-     "experts",                                                                                \
-     true})
+// What is read and written of those that go by ids.
+#define STRETTO_SENT_BY_IDS "X and IDS, or X, IDS and WEIGHTS, and what comes of them"
+#define STRETTO_SUMMED_BY_IDS "WEIGHTS, IDS, rows and perhaps ROWS, and own sums"
+
+// X(enumerator, text, meaning, what CollectiveForm has of it...)
+#define STRETTO_COLLECTIVES(X)                                                                   \
+  X(all_gather, "all_gather", "concatenate", .groups_writes = true, .operands = "p and ranks*p") \
+  X(reduce_scatter, "reduce_scatter", "sum, scatter", .groups_reads = true, .adds = true,        \
+    .operands = "ranks*p and p")                                                                 \
+  X(all_reduce, "all_reduce", "sum, everywhere", .adds = true, .operands = "p and p")            \
+  X(all_to_all, "all_to_all", "to each its part", .groups_reads = true, .groups_writes = true,   \
+    .operands = "ranks*p and ranks*p")                                                           \
+  X(all_reduce_norm, "all_reduce_norm", "sum, everywhere, to a residual, and its RMSNorm",       \
+    .adds = true, .own_reads = 2, .own_writes = 1, .attribute = "eps",                           \
+    .operands = "three (terms, residual, weights) and two (sum, norm)")                          \
+  X(dispatch, "dispatch", "rows to the ranks of their experts", .operands = STRETTO_SENT_BY_IDS, \
+    .count = "experts")                                                                          \
+  X(combine, "combine", "weighted sums of rows of experts", .adds = true,                        \
+    .operands = STRETTO_SUMMED_BY_IDS, .count = "experts")                                       \
+  X(dispatch_all, "dispatch_all", "rows that choose an expert to all ranks",                     \
+    .operands = STRETTO_SENT_BY_IDS, .count = "experts", .of_all_experts = true)                 \
+  X(combine_all, "combine_all", "weighted sums of rows of parts of experts", .adds = true,       \
+    .operands = STRETTO_SUMMED_BY_IDS, .count = "experts", .of_all_experts = true)
 
 enum class CollectiveKind : uint8_t {
 #define STRETTO_ENUM(name, text, meaning, ...) name,
@@ -87,8 +62,8 @@ struct CollectiveForm {
   bool adds = false;
   // The last regions, which belong to the rank alone.
   uint16_t own_reads = 0, own_writes = 0;
-  std::string_view attribute;  // the name of the number that it needs; empty: none
-  std::string_view operands;   // what it reads and writes, for messages
+  std::string_view attribute = {};  // the name of the number that it needs; empty: none
+  std::string_view operands = {};   // what it reads and writes, for messages
   // The name of the whole number that it needs; empty: none. One that has it goes by ids, and pairs
   // no regions.
   std::string_view count = {};
@@ -105,7 +80,7 @@ struct CollectiveForm {
 };
 
 constexpr CollectiveForm kCollectiveForms[] = {
-#define STRETTO_FORM(name, text, meaning, ...) __VA_ARGS__,
+#define STRETTO_FORM(name, text, meaning, ...) CollectiveForm{__VA_ARGS__},
     STRETTO_COLLECTIVES(STRETTO_FORM)
 #undef STRETTO_FORM
 };

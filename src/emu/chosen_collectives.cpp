@@ -50,11 +50,11 @@ Rows rows_of(const Plan& plan, const Parts& parts, size_t operand, int64_t rows)
 class ChosenExperts {
  public:
   ChosenExperts(const ChosenOperands& of, int ranks, const Rows& ids, DType dtype)
-      : of_(of), top_k_(of.top_k), ranks_(ranks), ids_(static_cast<size_t>(of.tokens * of.top_k)) {
+      : of_(of), ranks_(ranks), ids_(static_cast<size_t>(of.tokens * of.top_k)) {
     for (int64_t token = 0; token < of.tokens; ++token) {
       const std::byte* const row = ids.row(token);
-      for (int64_t slot = 0; slot < top_k_; ++slot) {
-        ids_[static_cast<size_t>(token * top_k_ + slot)] =
+      for (int64_t slot = 0; slot < of_.top_k; ++slot) {
+        ids_[static_cast<size_t>(token * of_.top_k + slot)] =
             dtype == DType::i64 ? device::narrow_id(reinterpret_cast<const int64_t*>(row)[slot])
                                 : reinterpret_cast<const int32_t*>(row)[slot];
       }
@@ -68,8 +68,8 @@ class ChosenExperts {
     return number >= 0 && number < of_.experts_on(rank, ranks_);
   }
   bool goes_to(int rank, int64_t token) const {
-    for (int64_t slot = 0; slot < top_k_; ++slot) {
-      if (is_on(rank, token * top_k_ + slot)) return true;
+    for (int64_t slot = 0; slot < of_.top_k; ++slot) {
+      if (is_on(rank, token * of_.top_k + slot)) return true;
     }
     return false;
   }
@@ -84,7 +84,6 @@ class ChosenExperts {
 
  private:
   ChosenOperands of_;
-  int64_t top_k_;
   int ranks_;
   std::vector<int32_t> ids_;
 };

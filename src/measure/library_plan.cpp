@@ -1,6 +1,7 @@
 #include "measure/library_plan.h"
 
 #include "measure/expert_rows.h"
+#include "schedule/scheduled_segments.h"
 #include "stretto/lower.h"
 #include "stretto/schedule.h"
 #include "tables/plan_limits.h"
@@ -14,11 +15,9 @@ namespace {
 OperatorSchedule library_schedule(const Operator& op, const Machine& machine) {
   OperatorSchedule schedule = schedule_of(find_preset("library"), op, machine);
   const OperatorSchedule ours = schedule_of(find_preset("sequential"), op, machine);
-  size_t product = 0;
-  for (const OperatorSegment& segment : op.segments) {
-    if (!segment.product) continue;
-    if (!segment.product->is_dense()) schedule.products[product] = ours.products[product];
-    ++product;
+  const std::vector<const OperatorSegment*> products = scheduled_products(op);
+  for (size_t i = 0; i < products.size(); ++i) {
+    if (!products[i]->product->is_dense()) schedule.products[i] = ours.products[i];
   }
   return schedule;
 }

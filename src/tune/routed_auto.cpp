@@ -101,7 +101,7 @@ void prefer_what_was_faster(const Operator& op, std::vector<RoutedContender>& al
   };
   if (is_by_nccl(all.front())) {
     prefer([&](const RoutedContender& one) {
-      return one.name.starts_with(kByCollectives) && !is_by_nccl(one) && one.name != kAroundByIds;
+      return one.name.starts_with(kByCollectives) && !is_by_nccl(one);
     });
   }
   if (all.front().name == kByCopies || all.front().name == kCopiesThenIds) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "schedule/routed_point.h"
+#include "schedule/scheduled_segments.h"
 
 namespace stretto {
 namespace {
@@ -17,11 +18,9 @@ void set_collectives(OperatorSchedule& schedule) {
 }  // namespace
 
 void take_all_at_once(const Operator& op, OperatorSchedule& schedule) {
-  size_t product = 0;
-  for (const OperatorSegment& segment : op.segments) {
-    if (!segment.product) continue;
-    if (segment.product->is_routed()) schedule.products[product].granularity = Granularity::whole;
-    ++product;
+  const std::vector<const OperatorSegment*> products = scheduled_products(op);
+  for (size_t i = 0; i < products.size(); ++i) {
+    if (products[i]->product->is_routed()) schedule.products[i].granularity = Granularity::whole;
   }
 }
 
@@ -29,12 +28,10 @@ void take_all_at_once(const Operator& op, OperatorSchedule& schedule) {
 OperatorSchedule whole_products(const Operator& op, const Machine& machine) {
   OperatorSchedule schedule = schedule_of(find_preset("library"), op, machine);
   const OperatorSchedule tiles = schedule_of(find_preset("sequential"), op, machine);
-  size_t product = 0;
-  for (const OperatorSegment& segment : op.segments) {
-    if (!segment.product) continue;
-    const bool is_followed = segment.product->is_dense() && segment.stages.size() > 1;
-    if (is_followed) schedule.products[product] = tiles.products[product];
-    ++product;
+  const std::vector<const OperatorSegment*> products = scheduled_products(op);
+  for (size_t i = 0; i < products.size(); ++i) {
+    const bool is_followed = products[i]->product->is_dense() && products[i]->stages.size() > 1;
+    if (is_followed) schedule.products[i] = tiles.products[i];
   }
   return schedule;
 }
@@ -43,11 +40,10 @@ OperatorSchedule whole_products(const Operator& op, const Machine& machine) {
 // who weighs rows writes sums to their owners, who add them.
 std::optional<OperatorSchedule> by_all_blocks(const Operator& op, OperatorSchedule schedule) {
   bool any = false;
-  size_t at = 0;
-  for (const OperatorSegment& segment : op.segments) {
-    if (!segment.product) continue;
-    const Segment& product = *segment.product;
-    Schedule& one = schedule.products[at++];
+  const std::vector<const OperatorSegment*> products = scheduled_products(op);
+  for (size_t i = 0; i < products.size(); ++i) {
+    const Segment& product = *products[i]->product;
+    Schedule& one = schedule.products[i];
     if (!product.is_routed() || product.only_moves() || one.mover != Mover::nccl) continue;
     any = true;
     one.mover = Mover::epilogue;
@@ -61,11 +57,11 @@ std::optional<OperatorSchedule> by_all_blocks(const Operator& op, OperatorSchedu
 // The same, but copy engines send the tokens that have to come, while ids come and tables are made.
 std::optional<OperatorSchedule> by_copies(const Operator& op, OperatorSchedule by_blocks) {
   bool any = false;
-  size_t at = 0;
-  for (const OperatorSegment& segment : op.segments) {
-    if (!segment.product) continue;
-    Schedule& one = by_blocks.products[at++];
-    const bool is_sent = segment.product->is_routed() && segment.product->kind.in != Edge::none;
+  const std::vector<const OperatorSegment*> products = scheduled_products(op);
+  for (size_t i = 0; i < products.size(); ++i) {
+    const Segment& product = *products[i]->product;
+    Schedule& one = by_blocks.products[i];
+    const bool is_sent = product.is_routed() && product.kind.in != Edge::none;
     if (one.mover != Mover::epilogue || !is_sent) continue;
     one.mover = Mover::copy_engine;
     any = true;
@@ -78,11 +74,10 @@ std::optional<OperatorSchedule> by_copies(const Operator& op, OperatorSchedule b
 // to 1.07 where K is 4096, with 256 and 1024 rows: which the simulation does not tell apart.
 std::optional<OperatorSchedule> by_source(const Operator& op, OperatorSchedule by_blocks) {
   constexpr int64_t kMostK = 2048, kLeastRows = 512;
-  size_t at = 0;
-  for (const OperatorSegment& segment : op.segments) {
-    if (!segment.product) continue;
-    const Segment& product = *segment.product;
-    Schedule& one = by_blocks.products[at++];
+  const std::vector<const OperatorSegment*> products = scheduled_products(op);
+  for (size_t i = 0; i < products.size(); ++i) {
+    const Segment& product = *products[i]->product;
+    Schedule& one = by_blocks.products[i];
     if (one.mover != Mover::epilogue || !product.is_routed()) continue;
     const int64_t rows = product.row_shards().block() * product.top_k / product.experts;
     if (product.k > kMostK || rows < kLeastRows) return std::nullopt;
@@ -116,11 +111,10 @@ bool moves_rows_alone(const Operator& op) {
 // Few rows are in order sooner in low entries.
 OperatorSchedule in_low_entries(const Operator& op, const Machine& machine,
                                 OperatorSchedule schedule) {
-  size_t product = 0;
-  for (const OperatorSegment& segment : op.segments) {
-    if (!segment.product) continue;
-    Schedule& one = schedule.products[product++];
-    if (segment.product->only_moves()) one = routed_few_rows(*segment.product, machine);
+  const std::vector<const OperatorSegment*> products = scheduled_products(op);
+  for (size_t i = 0; i < products.size(); ++i) {
+    const Segment& product = *products[i]->product;
+    if (product.only_moves()) schedule.products[i] = routed_few_rows(product, machine);
   }
   return schedule;
 }
@@ -130,35 +124,32 @@ std::optional<OperatorSchedule> by_ids(const Operator& op, const Machine& machin
                                        OperatorSchedule schedule) {
   const OperatorSchedule preset = schedule_of(find_preset("low-latency"), op, machine);
   bool any = false;
-  size_t product = 0;
-  for (const OperatorSegment& segment : op.segments) {
-    if (!segment.product) continue;
-    const size_t at = product++;
-    if (!segment.product->only_moves()) continue;
-    if (preset.products[at].collectives != CollectivesBy::low_latency) return std::nullopt;
-    schedule.products[at] = preset.products[at];
+  const std::vector<const OperatorSegment*> products = scheduled_products(op);
+  for (size_t i = 0; i < products.size(); ++i) {
+    if (!products[i]->product->only_moves()) continue;
+    if (preset.products[i].collectives != CollectivesBy::low_latency) return std::nullopt;
+    schedule.products[i] = preset.products[i];
     any = true;
   }
   return any ? std::optional(std::move(schedule)) : std::nullopt;
 }
 
 // The same around the products of experts, of so many tokens that copy engines, which send them
-// beside tables, are not faster (bench/results/experts_by_ids_h200_x2.json).
+// beside tables, are not faster: between two ranks, of 4096 and 8192 tokens
+// (bench/results/experts_by_ids_steps_h200_x2.json).
 std::optional<OperatorSchedule> around_products_by_ids(const Operator& op, const Machine& machine,
                                                        OperatorSchedule library) {
   constexpr int64_t kMostTokens = 2048;  // of a rank
   const OperatorSchedule preset = schedule_of(find_preset("low-latency"), op, machine);
   bool any = false;
-  size_t at = 0;
-  for (const OperatorSegment& segment : op.segments) {
-    if (!segment.product) continue;
-    const Segment& product = *segment.product;
-    const size_t number = at++;
+  const std::vector<const OperatorSegment*> products = scheduled_products(op);
+  for (size_t i = 0; i < products.size(); ++i) {
+    const Segment& product = *products[i]->product;
     if (!product.is_routed() || product.only_moves()) continue;
     const bool is_sent = product.kind.in != Edge::none;
     if (is_sent && product.row_shards().block() > kMostTokens) return std::nullopt;
-    if (preset.products[number].collectives != CollectivesBy::low_latency) return std::nullopt;
-    library.products[number] = preset.products[number];
+    if (preset.products[i].collectives != CollectivesBy::low_latency) return std::nullopt;
+    library.products[i] = preset.products[i];
     any = true;
   }
   if (!any) return std::nullopt;

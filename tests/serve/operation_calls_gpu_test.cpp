@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "operation_on_gpus.h"
+#include "problem_of.h"
 #include "run/stall_guard.h"
 #include "stretto/error.h"
 
@@ -18,16 +19,6 @@ namespace {
 
 using runtime::OperationOnGpus;
 using testing::HasSubstr;
-
-// What finish() throws; empty where it does not.
-std::string problem_of(OperationOnMemory& operation) {
-  try {
-    operation.finish();
-  } catch (const SystemError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 // Whom finish() waits for, and nobody else asks about: a stream may end once its calls are done.
 TEST_P(OperationOnGpus, StreamsOfTheCallerEndAfterFinish) {

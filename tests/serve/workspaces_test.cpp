@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "problem_of.h"
 #include "run/plan_memory.h"
 #include "stretto/context.h"
 #include "stretto/error.h"
@@ -109,15 +110,6 @@ TEST(WorkspaceInTheStub, HasAFenceBetweenOperationsOnTheSameBytes) {
   expect_fences({.timeout_s = 1, .workspace_grows = true}, 0);
   expect_fences({.timeout_s = 1, .workspace_bytes = few + many}, 0);
   expect_fences({.timeout_s = 1, .workspace_bytes = many}, 2);
-}
-
-std::string problem_of(Operation& operation) {
-  try {
-    operation.finish();
-  } catch (const SystemError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(WorkspaceInTheStub, TellsAllOfARunThatStoodForAFenceAndFailed) {

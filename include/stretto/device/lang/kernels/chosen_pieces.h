@@ -84,6 +84,13 @@ class ChosenPieces : public ChosenRows<Format, Block> {
     return block_.wait_each_not(at, Base::kPoison, words, [&](int) { return from; });
   }
 
+  // The words of slots first, first + 1, ... of the note of another rank's token, whose vectors
+  // have one for each of four slots.
+  STRETTO_PRIMITIVE bool wait_slots(uint32 token, uint32 first, Vec16 (&words)[kSlots / 4]) {
+    const uint32 end = (sizes_.top_k + 3) / 4;
+    return wait_note(Base::rank_of(token), Base::note_of(token), first / 4, end, words);
+  }
+
   // Slots first, first + 1, ... of row `row` of the ids that this rank has.
   STRETTO_PRIMITIVE void load_ids(uint32 row, uint32 first, int32 (&ids)[kSlots]) const {
     const uint64 at = static_cast<uint64>(row) * sizes_.top_k + first;

@@ -22,7 +22,6 @@ class ChosenTerms : public ChosenSums<Format, kInFlight, Block> {
 
  protected:
   using Base::args_, Base::sizes_, Base::own_first_, Base::kSlots;
-  static constexpr uint32 kNotes = kSlots / 4;  // vectors of the weights of as many slots
 
  public:
   STRETTO_PRIMITIVE ChosenTerms(Block& block, const SumChosenArgs<Block>& args)
@@ -56,11 +55,8 @@ class ChosenTerms : public ChosenSums<Format, kInFlight, Block> {
       }
       return true;
     }
-    Vec16 words[kNotes] = {};
-    const uint32 end = (sizes_.top_k + 3) / 4;
-    if (!Base::wait_note(Base::rank_of(token), Base::note_of(token), first / 4, end, words)) {
-      return false;
-    }
+    Vec16 words[kSlots / 4] = {};
+    if (!Base::wait_slots(token, first, words)) return false;
     STRETTO_UNROLL for (uint32 j = 0; j < kSlots; ++j) {
       weights[j] = float_of_bits(words[j / 4].word[j % 4]);
     }

@@ -47,8 +47,6 @@ class SendChosenRows : protected ChosenSender<Format, kInFlight, Block> {
   }
 
  protected:
-  static constexpr uint32 kNotes = kSlots / 4;  // vectors of the ids of as many slots
-
   STRETTO_PRIMITIVE bool send_and_take() {
     const uint32 turn = Base::turn_;
     for (uint32 begin = 0; begin < Base::all_ + turn; begin += turn) {
@@ -69,11 +67,8 @@ class SendChosenRows : protected ChosenSender<Format, kInFlight, Block> {
       Base::load_ids(sizes_.notes_ids != 0 ? token - own_first_ : token, first, ids);
       return true;
     }
-    Vec16 words[kNotes] = {};
-    const uint32 end = (sizes_.top_k + 3) / 4;
-    if (!Base::wait_note(Base::rank_of(token), Base::note_of(token), first / 4, end, words)) {
-      return false;
-    }
+    Vec16 words[kSlots / 4] = {};
+    if (!Base::wait_slots(token, first, words)) return false;
     STRETTO_UNROLL for (uint32 j = 0; j < kSlots; ++j) {
       ids[j] = first + j < sizes_.top_k ? static_cast<int32>(words[j / 4].word[j % 4]) : kNoExpert;
     }
