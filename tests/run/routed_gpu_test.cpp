@@ -122,15 +122,16 @@ std::vector<RoutingCase> cases() {
       all.push_back({uneven, "low-latency,gemm=tiles,tile=32x64", ranks, "fp16"});
       // Each rank has a part of every expert: few tokens, and so many that sums have a kernel of
       // their own, of two, four and eight terms at once.
+      constexpr int kManyTokens = 1201;  // for two ranks, or more that share two GPUs
       for (const int top_k : {2, 3, 8}) {
         const auto sizes = [&](int tokens) {
-          return fmt::format("t={} h=2048 f={} experts=9 k={}", tokens, 96 * ranks, top_k);
+          return fmt::format("t={} h=1024 f={} experts=9 k={}", tokens, 72 * ranks, top_k);
         };
         all.push_back({"moe-tp " + sizes(77), "low-latency", ranks});
-        all.push_back({"moe-tp " + sizes(601 * ranks - 1), "low-latency", ranks});
-        all.push_back({"moe-tp " + sizes(601 * ranks - 1),
-                       "a:library,mover=copy-engine/y:low-latency", ranks, "fp16"});
-        all.push_back({"moe-tp-down " + sizes(601 * ranks - 1), "low-latency", ranks});
+        all.push_back({"moe-tp " + sizes(kManyTokens), "low-latency", ranks});
+        all.push_back({"moe-tp " + sizes(kManyTokens), "a:library,mover=copy-engine/y:low-latency",
+                       ranks, "fp16"});
+        all.push_back({"moe-tp-down " + sizes(kManyTokens), "low-latency", ranks});
       }
       all.push_back({uneven, "tiles,comm-sms=4,granularity=whole", ranks});
       all.push_back({uneven, "tiles,comm-sms=4,granularity=chunk", ranks});
