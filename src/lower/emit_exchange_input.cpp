@@ -112,24 +112,15 @@ void declare_input(SegmentLowering& state, const PatternBuffers& buffers) {
   state.buffers.exchanged = buffers.symmetric("in", op.dtype, op.local_m(), op.k);
 }
 
-// Own columns are pushed to the owners of the rows, and then tiles of own rows.
-constexpr Pattern kExchangeInput{.lay_out_rows = lay_out_own,
-                                 .cut_pieces = cut_own_rows,
-                                 .declare_buffers = declare_input,
-                                 .emit_input = push_columns,
-                                 .emit_tiles = emit_pushed_columns,
-                                 .moves_input = true,
-                                 .exchanges = true};
-
-const Pattern& exchange_by(const Segment& op, const Schedule& schedule) {
-  const bool by_nccl = schedule.mover == Mover::nccl;
-  if (op.exchanges_input()) return by_nccl ? patterns::nccl_exchange_input : kExchangeInput;
-  return by_nccl ? patterns::nccl_exchange_output : patterns::exchange_output;
-}
-
 }  // namespace
 
-const EdgeTasks edge_tasks::all_to_all{exchange_by};
+const Pattern patterns::exchange_input{.lay_out_rows = lay_out_own,
+                                       .cut_pieces = cut_own_rows,
+                                       .declare_buffers = declare_input,
+                                       .emit_input = push_columns,
+                                       .emit_tiles = emit_pushed_columns,
+                                       .moves_input = true,
+                                       .exchanges = true};
 
 void emit_exchanged(SegmentLowering& state, Emitter& emit,
                     const std::function<void(int32_t wave)>& after_wave) {

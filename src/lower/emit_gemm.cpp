@@ -1,6 +1,7 @@
 // The GEMM of all ranks: tiles, their ranges of K, and what follows them on their lanes.
 #include <algorithm>
 
+#include "lower/edge_row.h"
 #include "lower/emit_patterns.h"
 
 namespace stretto {
@@ -14,11 +15,14 @@ AfterTiles emit_local(SegmentLowering& state, Emitter& emit, bool) {
   return {};
 }
 
+constexpr Pattern kLocal{
+    .lay_out_rows = lay_out_plain, .emit_tiles = emit_local, .communicates = false};
+
+const Pattern& local(const Segment&, const Schedule&) { return kLocal; }
+
 }  // namespace
 
-const Pattern patterns::local{
-    .lay_out_rows = lay_out_plain, .emit_tiles = emit_local, .communicates = false};
-const EdgeTasks edge_tasks::none{};
+const EdgeRow edges::none{check_moves, local};
 
 KRange k_range(const SegmentLowering& state, int index, int ranges) {
   const int64_t k = state.op.local_k(), steps = (k + kSplitStep - 1) / kSplitStep;

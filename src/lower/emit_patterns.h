@@ -15,10 +15,10 @@ struct AfterTiles {
 
 // The rows that others than their own files name.
 namespace patterns {
-extern const Pattern local;            // no communication
 extern const Pattern nccl_gather;      // all-gather chunk by chunk, then tiles
 extern const Pattern nccl_reduce;      // tiles, then reduce-scatter or all-reduce of row chunks
 extern const Pattern packed_reduce;    // the same for groups of waves, stored tile by tile
+extern const Pattern exchange_input;   // own columns to the owners of rows, then their tiles
 extern const Pattern exchange_output;  // tiles of own rows, to the owners of their columns
 extern const Pattern nccl_exchange_input, nccl_exchange_output;  // by all-to-alls of chunks
 }  // namespace patterns

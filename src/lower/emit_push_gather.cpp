@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "lower/declarer.h"
+#include "lower/edge_row.h"
 #include "lower/emit_rows.h"
 #include "lower/peer_order.h"
 #include "lower/ranks_in_turn.h"
@@ -190,6 +191,6 @@ const Pattern& gather_by(const Segment&, const Schedule& schedule) {
 
 }  // namespace
 
-const EdgeTasks edge_tasks::gather{gather_by, emit_gathered_output};
+const EdgeRow edges::gather{check_moves, gather_by, emit_gathered_output};
 
 }  // namespace stretto

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "lower/edge_row.h"
 #include "lower/emit_patterns.h"
 #include "lower/opcode_of.h"
 #include "lower/routed_emission.h"
@@ -175,8 +176,9 @@ AfterTiles emit_routed(Lowering& state, RoutedLowering& product) {
   return {[routed] { routed->finish(); }, {}};
 }
 
-// Only rows that choose matrices have these; their tasks are RoutedLowering's.
-const EdgeTasks edge_tasks::dispatch{};
-const EdgeTasks edge_tasks::combine{};
+// Only rows that choose matrices have these: check_routed() speaks of them, and their tasks are
+// RoutedLowering's.
+const EdgeRow edges::dispatch{};
+const EdgeRow edges::combine{};
 
 }  // namespace stretto

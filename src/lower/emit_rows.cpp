@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "lower/edge_row.h"
 #include "lower/emitter.h"
 #include "lower/opcode_of.h"
 #include "lower/rect.h"
@@ -145,9 +146,9 @@ const SegmentLowering* product_with_rows(const Lowering& state, const PartLoweri
 AfterTiles emit_rows(Lowering& state, const PartLowering& part, const OperatorSegment& segment,
                      bool by_movers) {
   if (segment.is_edge()) {
-    const EdgeTasks& tasks = tasks_of(segment.edge);
-    STRETTO_ASSERT(tasks.emit_output != nullptr, "an edge that serves callers has tasks for it");
-    return tasks.emit_output(state, part, segment, by_movers);
+    const EdgeRow& row = row_of(segment.edge);
+    STRETTO_ASSERT(row.emit_output != nullptr, "an edge that serves callers has tasks for it");
+    return row.emit_output(state, part, segment, by_movers);
   }
   RowStages(state, part, segment, by_movers).emit();
   return {};

@@ -4,6 +4,7 @@
 
 #include "lower/declarer.h"
 #include "lower/due_reduces.h"
+#include "lower/edge_row.h"
 #include "lower/emit_patterns.h"
 #include "lower/peer_order.h"
 #include "lower/reduce_lanes.h"
@@ -288,7 +289,7 @@ const Pattern& reduce_by(const Segment&, const Schedule& schedule) {
 
 }  // namespace
 
-const EdgeTasks edge_tasks::reduce_scatter{reduce_by};
-const EdgeTasks edge_tasks::all_reduce{reduce_by};
+const EdgeRow edges::reduce_scatter{check_moves, reduce_by};
+const EdgeRow edges::all_reduce{check_moves, reduce_by};
 
 }  // namespace stretto

@@ -1,8 +1,7 @@
 // Pattern: how the tasks of a dense product hang together, from the layout of its rows to what its
 // tiles leave behind: one row, defined beside its tasks in emit_*.cpp. Steps of lowering run what
 // the row has for them and ask it what they need to know; no step tells one pattern from another.
-//
-// An edge has a row too, of the list in stretto/edge.h: which pattern its tasks have by a schedule.
+// Which pattern a product has says the row of its edge (edge_row.h).
 #pragma once
 
 #include "stretto/schedule.h"
@@ -11,8 +10,6 @@ namespace stretto {
 
 struct AfterTiles;
 class Emitter;
-struct Lowering;
-struct PartLowering;
 class PatternBuffers;
 struct SegmentLowering;
 
@@ -48,22 +45,6 @@ struct Pattern {
   bool deals_columns() const { return exchanges && !moves_input; }
 };
 
-struct EdgeTasks {
-  // By a schedule of more than one rank. Null: no dense product has such an edge.
-  const Pattern& (*pattern)(const Segment& op, const Schedule& schedule) = nullptr;
-  // Of an edge at no product, for the caller. Null: it serves none.
-  AfterTiles (*emit_output)(Lowering& state, const PartLowering& part, const OperatorSegment& edge,
-                            bool by_movers) = nullptr;
-};
-
-// The rows of all edges, in the order of the list; each is in the file of its tasks.
-namespace edge_tasks {
-#define STRETTO_ROW(name, ...) extern const EdgeTasks name;
-STRETTO_EDGES(STRETTO_ROW)
-#undef STRETTO_ROW
-}  // namespace edge_tasks
-
-const EdgeTasks& tasks_of(Edge edge);
 const Pattern& pattern_of(const Segment& op, const Schedule& schedule);
 
 // Layouts of rows (lay_out_rows.cpp): as they come, all of them or the rank's own; shard by shard;

@@ -211,8 +211,6 @@ void check_pair(Case& c) {
   }
 }
 
-namespace {
-
 void check_moves(Case& c) {
   check_gathers(c);
   check_cluster(c);
@@ -224,12 +222,5 @@ void check_moves(Case& c) {
   check_pair(c);
   check_libraries(c);
 }
-
-}  // namespace
-
-const EdgeRules edge_rules::none{check_moves};
-const EdgeRules edge_rules::gather{check_moves};
-const EdgeRules edge_rules::reduce_scatter{check_moves};
-const EdgeRules edge_rules::all_reduce{check_moves};
 
 }  // namespace stretto

@@ -116,7 +116,4 @@ void check_routed(Case& c) {
   check_size(c);
 }
 
-const EdgeRules edge_rules::dispatch{};
-const EdgeRules edge_rules::combine{};
-
 }  // namespace stretto

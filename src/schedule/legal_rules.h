@@ -1,4 +1,6 @@
-// The rules of legal(). Each is a function; all of them always speak, in the order of legal.cpp.
+// The rules of legal(), but those of one edge alone, which are in the file of its row
+// (lower/edge_row.h). Each is a function; all of them always speak, in the order of
+// lower/legal.cpp.
 #pragma once
 
 #include <fmt/format.h>
@@ -33,18 +35,9 @@ void check_ranges_of_k(Case& c);
 void check_machine(Case& c);
 void check_size(Case& c);
 
-// How dense products with an edge move, order and add: one row for each of the list in
-// stretto/edge.h, in the file of its rules. Those of one rank have the rules of none.
-struct EdgeRules {
-  void (*check)(Case& c) = nullptr;  // null: only rows that choose matrices have such an edge
-};
-namespace edge_rules {
-#define STRETTO_ROW(name, ...) extern const EdgeRules name;
-STRETTO_EDGES(STRETTO_ROW)
-#undef STRETTO_ROW
-}  // namespace edge_rules
-
-// legal_moves.cpp: rules that several of them have.
+// legal_moves.cpp: how dense products with a gather or a sum move, order and add; and those of its
+// rules that other edges have too.
+void check_moves(Case& c);
 void check_sync(Case& c);
 void check_reduction(Case& c);
 void check_pair(Case& c);

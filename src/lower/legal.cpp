@@ -1,22 +1,9 @@
-// What makes a schedule impossible.
-#include "schedule/legal_rules.h"
+// What makes a schedule impossible: the rules of every product, and those of its edge's row. Only
+// rows are asked; nothing is lowered.
+#include "lower/edge_row.h"
 #include "stretto/error.h"
 
 namespace stretto {
-namespace {
-
-#define STRETTO_ROW(name, ...) &edge_rules::name,
-const EdgeRules* const kEdgeRules[] = {STRETTO_EDGES(STRETTO_ROW)};
-#undef STRETTO_ROW
-
-// On one rank nothing moves.
-const EdgeRules& rules_of(const Segment& op) {
-  const Edge at_product = op.kind.in != Edge::none ? op.kind.in : op.kind.out;
-  const Edge edge = op.ranks > 1 ? at_product : Edge::none;
-  return *kEdgeRules[static_cast<size_t>(edge)];
-}
-
-}  // namespace
 
 std::vector<std::string> legal(const Segment& op, const Schedule& schedule,
                                const Machine& machine) {
@@ -35,9 +22,9 @@ std::vector<std::string> legal(const Segment& op, const Schedule& schedule,
     check_routed(c);
     return std::move(c.reasons);
   }
-  const EdgeRules& rules = rules_of(op);
-  STRETTO_ASSERT(rules.check != nullptr, "an edge of rows that choose matrices");
-  rules.check(c);
+  const EdgeRow& row = row_at(op);
+  STRETTO_ASSERT(row.check != nullptr, "an edge of rows that choose matrices");
+  row.check(c);
   check_size(c);
   return std::move(c.reasons);
 }

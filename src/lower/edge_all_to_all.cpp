@@ -1,6 +1,7 @@
-// Which schedules serve products that every rank makes of its own rows, with an all-to-all before
-// or after.
-#include "schedule/legal_rules.h"
+// All-to-all, before or after products that every rank makes of its own rows: which schedules serve
+// these, and which patterns their tasks then have.
+#include "lower/edge_row.h"
+#include "lower/emit_patterns.h"
 
 namespace stretto {
 namespace {
@@ -102,8 +103,16 @@ void check_exchange(Case& c) {
   check_pair(c);
 }
 
+const Pattern& exchange_by(const Segment& op, const Schedule& schedule) {
+  const bool by_nccl = schedule.mover == Mover::nccl;
+  if (op.exchanges_input()) {
+    return by_nccl ? patterns::nccl_exchange_input : patterns::exchange_input;
+  }
+  return by_nccl ? patterns::nccl_exchange_output : patterns::exchange_output;
+}
+
 }  // namespace
 
-const EdgeRules edge_rules::all_to_all{check_exchange};
+const EdgeRow edges::all_to_all{check_exchange, exchange_by};
 
 }  // namespace stretto

@@ -1,0 +1,23 @@
+// The rows of edges agree with what their facts say of them.
+#include "lower/edge_row.h"
+
+#include <gtest/gtest.h>
+
+namespace stretto {
+namespace {
+
+TEST(EdgeRow, ServesCallersWhereFactsSayThatItDoes) {
+  for (const EdgeKind& edge : kEdges) {
+    SCOPED_TRACE(edge.text);
+    EXPECT_EQ(row_of(edge.edge).emit_output != nullptr, edge.serves_callers);
+  }
+}
+
+TEST(EdgeRow, HasAPatternForEveryProductWithAName) {
+  for (const Edge edge : {Edge::gather, Edge::reduce_scatter, Edge::all_reduce, Edge::all_to_all}) {
+    EXPECT_NE(row_of(edge).pattern, nullptr) << kind_of(edge).text;
+  }
+}
+
+}  // namespace
+}  // namespace stretto
