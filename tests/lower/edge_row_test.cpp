@@ -19,5 +19,13 @@ TEST(EdgeRow, HasAPatternForEveryProductWithAName) {
   }
 }
 
+TEST(EdgeRow, HasRulesWhereItHasAPattern) {
+  for (const EdgeKind& edge : kEdges) {
+    SCOPED_TRACE(edge.text);
+    const EdgeRow& row = row_of(edge.edge);
+    EXPECT_EQ(row.check != nullptr, row.pattern != nullptr);
+  }
+}
+
 }  // namespace
 }  // namespace stretto
