@@ -264,6 +264,7 @@ device::GroupedParams grouped_params(const GroupedConfig& config, const GroupedO
   params.most_rows = static_cast<uint32_t>(o.most_rows);
   params.output_rows = static_cast<uint32_t>(o.output.rows);
   params.per = static_cast<uint32_t>(o.per);
+  params.is_partition_early = o.is_partition_early ? 1 : 0;
   return params;
 }
 

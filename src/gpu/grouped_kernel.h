@@ -55,6 +55,8 @@ struct GroupedOperands {
   DevicePtr targets = 0;         // int32, where it scatters; below 0: nowhere
   DevicePtr row_weights = 0;     // float, where it weighs
   DevicePtr tickets = 0;         // uint32, two zeros; of one launch at a time, which leaves zeros
+  // What is ahead of the launch on its stream is another of experts: the partition stands already.
+  bool is_partition_early = false;
 };
 
 // Throws UsageError when the operands do not fit together or to the kernel.

@@ -15,9 +15,10 @@ using cuda::Matrix;
 constexpr size_t kMostKnown = 64;
 
 void ExpertLaunches::add(const std::vector<ExpertProduct>& products, const cuda::GemmNeeds& needs,
-                         int sms) {
+                         int sms, bool is_behind_experts) {
   std::vector<Launch>& launches = by_kernel_.emplace_back();
   for (const ExpertProduct& product : products) {
+    const bool is_partition_early = is_behind_experts || !launches.empty();
     Launch& launch = launches.emplace_back();
     const device::GroupedConfig config = cuda::config_for(setup_.plan, needs, product);
     launch.kernel = &setup_.kernels.experts(setup_.device, config);
@@ -25,8 +26,10 @@ void ExpertLaunches::add(const std::vector<ExpertProduct>& products, const cuda:
     launch.tickets = cuda::upload(std::vector<uint32_t>(2, 0));
     for (int set = 0; set < setup_.sets; ++set) {
       launch.by_set.push_back(operands_of(product, needs.scatters, set, launch.tickets.address()));
-      launch.by_set.back().low_experts = std::min<int64_t>(
+      GroupedOperands& operands = launch.by_set.back();
+      operands.low_experts = std::min<int64_t>(
           product.experts, cuda::low_experts(config, cuda::shape_of(product), launch.blocks));
+      operands.is_partition_early = is_partition_early;
     }
   }
 }

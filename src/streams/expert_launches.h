@@ -17,9 +17,15 @@ class ExpertLaunches {
   explicit ExpertLaunches(const LaunchSetup& setup) : setup_(setup) {}
 
   // The products of a kernel of the plan's, on so many SMs, 0: all. Which kernel they are is
-  // counted from 0.
-  void add(const std::vector<cuda::ExpertProduct>& products, const cuda::GemmNeeds& needs, int sms);
+  // counted from 0. `is_behind_experts`: what is ahead of it on its stream is such a kernel too, so
+  // that their partitions were made before that one began.
+  void add(const std::vector<cuda::ExpertProduct>& products, const cuda::GemmNeeds& needs, int sms,
+           bool is_behind_experts);
   bool is_any() const;
+  // Whether kernel `number` has been added and launches anything.
+  bool has(uint32_t number) const {
+    return number < by_kernel_.size() && !by_kernel_[number].empty();
+  }
   // Whether what they read or write lies elsewhere from one run to the next.
   bool alternates() const;
   // Of a run on instance set `set`, before anything of it is enqueued: weights of a gate and of

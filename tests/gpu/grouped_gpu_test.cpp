@@ -161,17 +161,30 @@ class GroupedGpuTest : public GpuTest {
     operands.row_weights = row_weights.address();
     operands.tickets = tickets.address();
     const device::GroupedParams params = grouped_params(config, operands);
+    // Behind another of experts, and started while that ends.
+    const DeviceMemory other_tickets = upload(std::vector<uint32_t>(2));
+    operands.tickets = other_tickets.address();
+    operands.is_partition_early = true;
+    const device::GroupedParams early = grouped_params(config, operands);
 
     std::vector<uint16_t> first;
-    for (const int blocks : {device_->num_sms(), 7, 1}) {
+    const auto expect_the_same = [&](const std::string& how, auto&& launch) {
       check(driver().fill_bytes(output.address(), kPoison, output.num_bytes(), stream_->handle()),
             "poison");
-      kernel.launch(*stream_, blocks, params);
+      launch();
       stream_->synchronize();
       const auto got = contents<uint16_t>(output, output.num_bytes() / 2);
       if (first.empty()) first = got;
-      EXPECT_EQ(got, first) << "other bits with " << blocks << " blocks";
+      EXPECT_EQ(got, first) << "other bits " << how;
+    };
+    for (const int blocks : {device_->num_sms(), 7, 1}) {
+      expect_the_same(fmt::format("with {} blocks", blocks),
+                      [&] { kernel.launch(*stream_, blocks, params); });
     }
+    expect_the_same("behind another", [&] {
+      kernel.launch(*stream_, device_->num_sms(), params);
+      kernel.launch(*stream_, device_->num_sms(), early, device_->can_overlap());
+    });
 
     std::vector<bool> written(first.size());
     double error = 0, size = 0;

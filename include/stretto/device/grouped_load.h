@@ -2,6 +2,7 @@
 #pragma once
 
 #include "stretto/device/grouped_block.h"
+#include "stretto/device/launch_order.h"
 #include "stretto/device/ptx_elect.h"
 #include "stretto/device/ptx_tma.h"
 
@@ -9,10 +10,10 @@ namespace stretto::device {
 
 #ifdef STRETTO_DEVICE
 
-// One thread: weights of a stage, and rows of tokens where they are sorted.
+// One thread: weights of a stage, which also awaits rows of tokens where they are sorted.
 template <GroupedConfig kConfig>
-STRETTO_DEVICE void load_stage(const GroupedParams& params, const GroupedShared<kConfig>& shared,
-                               const GroupedTile& tile, int32 k, uint32 slot) {
+STRETTO_DEVICE void load_weights(const GroupedParams& params, const GroupedShared<kConfig>& shared,
+                                 const GroupedTile& tile, int32 k, uint32 slot) {
   constexpr GroupedLayout kLayout = layout_of(kConfig);
   const uint32 full = shared.full + slot * 8;
   const uint32 rows = tile.units * kUnitRows;
@@ -25,17 +26,25 @@ STRETTO_DEVICE void load_stage(const GroupedParams& params, const GroupedShared<
   } else {
     tma_load(a, &params.weights, k, tile.column, expert, full);
   }
+}
+
+// And these, behind that.
+template <GroupedConfig kConfig>
+STRETTO_DEVICE void load_tokens(const GroupedParams& params, const GroupedShared<kConfig>& shared,
+                                const GroupedTile& tile, int32 k, uint32 slot) {
   if constexpr (!kConfig.gathers) {
-    const uint32 b = shared.b + slot * kLayout.b_bytes;
+    const uint32 b = shared.b + slot * layout_of(kConfig).b_bytes;
     // In one box, since a thread takes longer to ask for several than they take to come.
-    tma_load(b, &params.tokens[tile.units - 1], k, static_cast<int32>(tile.row), full);
+    tma_load(b, &params.tokens[tile.units - 1], k, static_cast<int32>(tile.row),
+             shared.full + slot * 8);
   }
 }
 
 // One warp, one thread of which loads. It also finds the block's tiles, for all others. The first
 // two are given, and then a block takes the next one that no other has: so tiles that lie side by
 // side, and share weights, begin at about the same time, however far blocks have drifted apart. It
-// asks for a tile two ahead, since the answer takes a while.
+// asks for a tile two ahead, since the answer takes a while. Where the partition stands early it
+// asks for the first stages' weights before the kernel ahead has ended.
 template <GroupedConfig kConfig>
 STRETTO_DEVICE void grouped_load(const GroupedParams& params,
                                  const GroupedShared<kConfig>& shared) {
@@ -45,6 +54,21 @@ STRETTO_DEVICE void grouped_load(const GroupedParams& params,
   const uint32 first_k = shared.first_k(params), end_k = shared.end_k(params);
   uint32 number = shared.group(), next = number + groups, expert = 0;
   RingPosition ring{0, 1};
+  uint32 early_end = first_k;  // of the first tile's weights that are asked for already
+  if (params.is_partition_early != 0) {
+    if (number < count) {
+      const GroupedTile tile = shared.find_tile(params, number, expert);
+      early_end = first_k + kConfig.stages < end_k ? first_k + kConfig.stages : end_k;
+      if (leads) {
+#pragma unroll 1
+        for (uint32 k = first_k; k < early_end; ++k) {
+          load_weights<kConfig>(params, shared, tile, static_cast<int32>(k) * kTileK, k - first_k);
+        }
+      }
+    }
+    __syncwarp();
+    wait_for_stream();
+  }
   for (uint32 i = 0; number < count; ++i) {
     const GroupedTile tile = shared.find_tile(params, number, expert);
     uint32 ticket = 0;
@@ -65,7 +89,11 @@ STRETTO_DEVICE void grouped_load(const GroupedParams& params,
           shared.await_exchange(i);
           if constexpr (kConfig.together == 1) note();
         }
-        load_stage<kConfig>(params, shared, tile, static_cast<int32>(k) * kTileK, ring.slot);
+        const int32 first_column = static_cast<int32>(k) * kTileK;
+        if (i > 0 || k >= early_end) {
+          load_weights<kConfig>(params, shared, tile, first_column, ring.slot);
+        }
+        load_tokens<kConfig>(params, shared, tile, first_column, ring.slot);
         ring.advance<kConfig.stages>();
       }
     }

@@ -1,7 +1,8 @@
 // The grouped kernel of Hopper: products of many experts with the rows that a partition on the
 // device gives them (grouped_task.h).
 //
-//   load warp    feeds stages of weights by TMA, and of tokens where their rows are sorted
+//   load warp    feeds stages of weights by TMA, and of tokens where their rows are sorted; the
+//                first weights while the kernel ahead of this one still runs
 //   four warps   gather rows of tokens by index where they are not
 //   consumers    warpgroups; multiply stages with wgmma, finish tiles, hand them over in chunks
 //   store warp   sends chunks to sorted rows of the output, or to rows by index
@@ -30,12 +31,14 @@ STRETTO_DEVICE void grouped_sm90(const GroupedParams& params) {
     prefetch_tensor_map(&params.weights + lane);
   }
   if (threadIdx.x == 0) shared.init_barriers();
-  wait_for_stream();
+  const bool is_early = params.is_partition_early != 0;
+  if (!is_early) wait_for_stream();
   shared.copy_counts(params);
   __syncthreads();
   if (warp == 0) shared.number_tiles(params);
   __syncthreads();
   if constexpr (kConfig.ranges > 1) cluster_sync();  // behind which others reach the barriers
+  if (is_early && warp != kLoadWarp) wait_for_stream();
 
   if (warp >= kLoadWarp) {
     give_registers<kRegisters.mover>();

@@ -152,6 +152,9 @@ struct GroupedParams {
   uint32 per;            // choice c takes row c / per of tokens
   uint32 gate_last;      // of swiglu: the first half of weights is of U, the second of the gate
   uint32 low_from;       // tiles of this expert and those behind it are half as high
+  // The partition stands before the kernel ahead of this one on its stream has ended, which is
+  // another of experts.
+  uint32 is_partition_early;
 };
 static_assert(sizeof(GroupedParams) == 3072);
 
