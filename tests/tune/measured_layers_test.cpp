@@ -92,10 +92,15 @@ TEST(MeasuredLayers, HaveMixturesWhereThoseAreFaster) {
   EXPECT_LT(predicted(op, to_string(chosen.schedule), machine), 2299.1);
 }
 
+bool is_chain(const OperatorSchedule& schedule) {
+  return std::all_of(schedule.products.begin(), schedule.products.end(),
+                     [](const Schedule& one) { return one.gemm == GemmBy::tiles; });
+}
+
 // MLPs of up to 512 rows: where their two operators, with an activation between, were measured
 // beside one plan of other schedules, that was not 1 % faster in any of twelve rows. So what is
 // left is left for what is expected to be clearly faster: 512 x 4096 x 14336 then took 154 us for
-// 163.
+// 163; or for a chain of kernels of tiles that is expected to be as fast.
 TEST(MeasuredLayers, HaveWhatEachOperatorHasUnlessItDoesNotGoTogether) {
   const Machine machine = load_machine("h200x8");
   const Tuning tuning = shipped_tuning();
@@ -118,10 +123,34 @@ TEST(MeasuredLayers, HaveWhatEachOperatorHasUnlessItDoesNotGoTogether) {
     }
     ++other;
     const std::vector<double> us = predicted_us(op, {chosen.schedule, of_parts}, machine);
-    EXPECT_LT(us[0] + std::min(0.07 * us[0], 60.0), us[1]) << to_string(op);
+    const double clearly = is_chain(chosen.schedule) ? -0.03 : 0.07;
+    EXPECT_LT(us[0] + std::min(clearly * us[0], 60.0), us[1]) << to_string(op);
   }
-  EXPECT_GE(same, 4);
+  EXPECT_GE(same, 3);
   EXPECT_EQ(same + other, 6);
+}
+
+// All were the fastest of those that ran. Where one was expected to take 6 % longer it is not
+// taken.
+TEST(MeasuredLayers, AreChainsOfTilesWhereTheseAreExpectedAlike) {
+  const Machine machine = load_machine("h200x8");
+  const Tuning tuning = shipped_tuning();
+  int chains = 0;
+  for (const auto& row : measured_rows("mlp_ways_h200_x2.json")) {
+    const Operator op = parse_operator(row.at("operator").get<std::string>());
+    if (op.rows() > kFewRows) continue;
+    double chain_us = 0, other_us = 0;
+    for (const auto& one : row.at("strategies")) {
+      const double us = one.at("time_us");
+      double& least = is_chain(parse_schedules(one.at("schedule").get<std::string>(), op, machine))
+                          ? chain_us
+                          : other_us;
+      least = least == 0 ? us : std::min(least, us);
+    }
+    EXPECT_LT(chain_us, 0.99 * other_us) << to_string(op);
+    chains += is_chain(auto_schedules(op, machine, tuning).schedule);
+  }
+  EXPECT_EQ(chains, 2);
 }
 
 }  // namespace
