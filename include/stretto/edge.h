@@ -1,8 +1,8 @@
 // Edges: how what ranks hold becomes what a stage or the caller needs, and the products that have
 // one. The rows of the first list say all that distinguishes one edge from another but its tasks:
 // graphs, names, messages, schedules and tuning ask them. Which schedules serve it, and its tasks,
-// are in a file of its own in src/lower, which defines its row of lower/edge_row.h: without one
-// nothing links.
+// are of its row of lower/edge_row.h, which a file of src/lower defines: without one nothing
+// links.
 #pragma once
 
 #include <array>

@@ -36,7 +36,7 @@ int64_t low_experts(const device::GroupedConfig& config, const GroupedShape& sha
 std::string grouped_source(const device::GroupedConfig& config);
 
 // What one launch works on, in this GPU's memory. What is ahead of the launch on its stream may
-// make the partition: only how many rows it has at most is known here.
+// make the partition, unless it stands early: only how many rows it has at most is known here.
 struct GroupedOperands {
   int64_t experts = 1;
   int64_t most_rows = 0;    // of the partition, with those that no choice has
@@ -55,7 +55,8 @@ struct GroupedOperands {
   DevicePtr targets = 0;         // int32, where it scatters; below 0: nowhere
   DevicePtr row_weights = 0;     // float, where it weighs
   DevicePtr tickets = 0;         // uint32, two zeros; of one launch at a time, which leaves zeros
-  // What is ahead of the launch on its stream is another of experts: the partition stands already.
+  // What is ahead of the launch on its stream is another of experts, which writes neither the
+  // partition nor the weights: both are read before it has ended.
   bool is_partition_early = false;
 };
 

@@ -14,7 +14,7 @@ const EdgeRow* const kRows[] = {STRETTO_EDGES(STRETTO_ROW)};  // in the order of
 const EdgeRow& row_of(Edge edge) { return *kRows[static_cast<size_t>(edge)]; }
 
 const EdgeRow& row_at(const Segment& product) {
-  if (product.ranks == 1) return edges::none;
+  if (product.ranks <= 1) return edges::none;
   return row_of(product.kind.in != Edge::none ? product.kind.in : product.kind.out);
 }
 

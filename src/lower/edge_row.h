@@ -1,6 +1,6 @@
 // EdgeRow: all that distinguishes one edge from another but its facts: which schedules serve it,
 // and its tasks. legal() and the steps of lowering ask the row. An edge is a line of STRETTO_EDGES
-// (stretto/edge.h) and a row in the file of its tasks: without one nothing links.
+// (stretto/edge.h) and a row in a file of its tasks, or of its rules: without one nothing links.
 #pragma once
 
 #include "lower/pattern.h"

@@ -35,8 +35,8 @@ void check_ranges_of_k(Case& c);
 void check_machine(Case& c);
 void check_size(Case& c);
 
-// legal_moves.cpp: how dense products with a gather or a sum move, order and add; and those of its
-// rules that other edges have too.
+// legal_moves.cpp: how dense products with a gather or a sum, or with neither, move, order and add;
+// and those of its rules that other edges have too.
 void check_moves(Case& c);
 void check_sync(Case& c);
 void check_reduction(Case& c);

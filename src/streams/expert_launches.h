@@ -18,7 +18,7 @@ class ExpertLaunches {
 
   // The products of a kernel of the plan's, on so many SMs, 0: all. Which kernel they are is
   // counted from 0. `is_behind_experts`: what is ahead of it on its stream is such a kernel too, so
-  // that their partitions were made before that one began.
+  // that their partitions were made before that one began; it writes no weights either.
   void add(const std::vector<cuda::ExpertProduct>& products, const cuda::GemmNeeds& needs, int sms,
            bool is_behind_experts);
   bool is_any() const;

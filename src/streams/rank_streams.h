@@ -115,8 +115,6 @@ class RankStreams {
 
   void add_ops();
   void add_product(uint32_t kernel);
-  // Whether the step ahead of this kernel's in its stream multiplies by experts.
-  bool is_behind_experts(uint32_t kernel) const;
   void add_copy(uint32_t stream, const cuda::Step& step);
   void add_collective(uint32_t stream, const cuda::Step& step);
   bool do_places_alternate() const;

@@ -28,18 +28,6 @@ int RankStreams::sms_beside_movers() const {
   return sms_for_library();
 }
 
-bool RankStreams::is_behind_experts(uint32_t kernel) const {
-  for (const cuda::StepStream& stream : setup_.program.streams) {
-    for (size_t at = 1; at < stream.steps.size(); ++at) {
-      const Step &ahead = stream.steps[at - 1], &step = stream.steps[at];
-      if (step.kind != StepKind::gemm || step.index != kernel) continue;
-      return ahead.kind == StepKind::gemm && setup_.program.needs[ahead.index].library &&
-             experts_.has(setup_.program.number_of_kind(ahead.index));
-    }
-  }
-  return false;
-}
-
 // Where a library multiplies: by cuBLAS, by the kernel of few rows or by those of experts.
 void RankStreams::add_product(uint32_t kernel) {
   const cuda::RankProgram& program = setup_.program;
@@ -54,9 +42,12 @@ void RankStreams::add_product(uint32_t kernel) {
     STRETTO_ASSERT(found.size() == 1, "a kernel of few rows has one product");
     few_rows_.add(kernel, found.front());
   }
+  // Where a rank has no experts, nothing is launched.
+  const std::optional<uint32_t> ahead = cuda::experts_ahead(program, kernel);
+  const bool is_behind_experts = ahead && experts_.has(program.number_of_kind(*ahead));
   experts_.add(by_experts ? cuda::expert_products_of(setup_.plan, *program.sums, parts)
                           : std::vector<cuda::ExpertProduct>(),
-               needs, sms, is_behind_experts(kernel));
+               needs, sms, is_behind_experts);
   if (by_experts || needs.few_rows) {
     library_.add_none();
   } else {

@@ -161,9 +161,13 @@ class GroupedGpuTest : public GpuTest {
     operands.row_weights = row_weights.address();
     operands.tickets = tickets.address();
     const device::GroupedParams params = grouped_params(config, operands);
-    // Behind another of experts, and started while that ends.
+    // Behind another of experts that writes elsewhere, and started while that is far from its end.
     const DeviceMemory other_tickets = upload(std::vector<uint32_t>(2));
-    operands.tickets = other_tickets.address();
+    const DeviceMemory elsewhere(output.num_bytes());
+    GroupedOperands others = operands;
+    others.output.address = elsewhere.address();
+    others.tickets = other_tickets.address();
+    const device::GroupedParams ahead = grouped_params(config, others);
     operands.is_partition_early = true;
     const device::GroupedParams early = grouped_params(config, operands);
 
@@ -182,7 +186,7 @@ class GroupedGpuTest : public GpuTest {
                       [&] { kernel.launch(*stream_, blocks, params); });
     }
     expect_the_same("behind another", [&] {
-      kernel.launch(*stream_, device_->num_sms(), params);
+      kernel.launch(*stream_, 1, ahead);
       kernel.launch(*stream_, device_->num_sms(), early, device_->can_overlap());
     });
 

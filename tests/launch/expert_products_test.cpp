@@ -330,5 +330,48 @@ TEST(ExpertProducts, StandBehindTwoKernelsThatBringTheirTokens) {
   }
 }
 
+// Only there do partition and weights stand before the kernel ahead has ended.
+TEST(ExpertProducts, StandBehindOthersOfExpertsOrDoNot) {
+  const auto ahead_of_all = [](const Plan& plan) {
+    std::string found;
+    for (const RankProgram& program : programs_of(plan)) {
+      for (uint32_t kernel = 0; kernel < program.gemms.size(); ++kernel) {
+        const std::optional<uint32_t> ahead = experts_ahead(program, kernel);
+        found += ahead ? fmt::format("{} ", *ahead) : "- ";
+      }
+    }
+    return found;
+  };
+  const std::string sizes = "t=128 h=256 f=512 experts=8 k=2 dtype=bf16 ranks=";
+  EXPECT_EQ(ahead_of_all(plan_of("moe-ep " + sizes + "1", "library")), "- 0 ");
+  EXPECT_EQ(ahead_of_all(plan_of("moe-ep " + sizes + "2", "low-latency")), "- 0 - 0 ");
+  EXPECT_EQ(ahead_of_all(plan_of("moe-tp-up " + sizes + "2", "library")), "- - ");
+  EXPECT_EQ(ahead_of_all(plan_of("moe-ep " + sizes + "2", "tiles")), "- - - - ");
+  EXPECT_EQ(ahead_of_all(plan_of("mlp m=128 h=256 f=512 ranks=2 dtype=bf16", "library")),
+            "- - - - ");
+  // Two of one kind, each with a partition.
+  const Operator layers =
+      make_graph(parse_graph(R"(graph two t h f experts k
+input x [t, h] rows
+input ids [t, k] rows i32
+input ids2 [t, k] rows i32
+input w [t, k] rows fp32
+input up [experts, f, h] experts
+input down [experts, h, f] experts
+a = grouped x up ids
+b = grouped a down ids
+c = grouped x up ids2
+d = grouped c down ids2
+y = weigh b ids w
+z = weigh d ids2 w
+output y rows
+output z rows
+)"),
+                 {{"t", 128}, {"h", 256}, {"f", 512}, {"experts", 8}, {"k", 2}}, 1, DType::bf16);
+  const Machine machine = default_machine(1);
+  const Plan plan = lower(layers, parse_schedules("library", layers, machine), machine);
+  EXPECT_EQ(ahead_of_all(plan), "- 0 - 2 ");
+}
+
 }  // namespace
 }  // namespace stretto::cuda

@@ -101,11 +101,13 @@ struct GroupedShared {
     fence_barrier_init();
   }
 
-  // All threads call it, ahead of a barrier of the block. What a partition cannot have is cut.
+  // All threads call it, ahead of a barrier of the block. What a partition cannot have is cut. Read
+  // past L1: where the partition stands early, no wait of this kernel's is between.
   STRETTO_DEVICE void copy_counts(const GroupedParams& params) const {
     for (uint32 e = threadIdx.x; e < params.experts; e += kLayout.threads) {
-      const int32 count =
-          rows_within(params.rows_of_expert[e], static_cast<int32>(params.most_rows));
+      const auto* const at = reinterpret_cast<const uint32*>(params.rows_of_expert + e);
+      const int32 count = rows_within(static_cast<int32>(load_relaxed_sys(at)),
+                                      static_cast<int32>(params.most_rows));
       store_shared_word(rows + e * 4, static_cast<uint32>(count));
     }
   }

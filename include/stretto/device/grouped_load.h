@@ -54,12 +54,19 @@ STRETTO_DEVICE void grouped_load(const GroupedParams& params,
   const uint32 first_k = shared.first_k(params), end_k = shared.end_k(params);
   uint32 number = shared.group(), next = number + groups, expert = 0;
   RingPosition ring{0, 1};
+  const auto note = [&](uint32 i, const GroupedTile& tile) {
+    shared.write_note(i, tile, next >= count);
+    if constexpr (kConfig.gathers || kConfig.ranges > 1) {
+      barrier_arrive(shared.noted + i % kTileNotes * 8);
+    }
+  };
   uint32 early_end = first_k;  // of the first tile's weights that are asked for already
   if (params.is_partition_early != 0) {
     if (number < count) {
       const GroupedTile tile = shared.find_tile(params, number, expert);
       early_end = first_k + kConfig.stages < end_k ? first_k + kConfig.stages : end_k;
       if (leads) {
+        note(0, tile);
 #pragma unroll 1
         for (uint32 k = first_k; k < early_end; ++k) {
           load_weights<kConfig>(params, shared, tile, static_cast<int32>(k) * kTileK, k - first_k);
@@ -74,20 +81,19 @@ STRETTO_DEVICE void grouped_load(const GroupedParams& params,
     uint32 ticket = 0;
     if (leads) {
       if (kTickets && next < count) ticket = add_relaxed_gpu(params.tickets, 1);
-      const auto note = [&] {
-        shared.write_note(i, tile, next >= count);
-        if constexpr (kConfig.gathers || kConfig.ranges > 1) {
-          barrier_arrive(shared.noted + i % kTileNotes * 8);
-        }
-      };
+      const bool is_noted = i == 0 && early_end != first_k;
       // Who gathers looks rows up while the stages are still in use.
-      if constexpr (kConfig.together > 1) note();
+      if constexpr (kConfig.together > 1) {
+        if (!is_noted) note(i, tile);
+      }
 #pragma unroll 1
       for (uint32 k = first_k; k < end_k; ++k) {
         barrier_wait(shared.empty + ring.slot * 8, ring.parity);
         if (k == first_k) {
           shared.await_exchange(i);
-          if constexpr (kConfig.together == 1) note();
+          if constexpr (kConfig.together == 1) {
+            if (!is_noted) note(i, tile);
+          }
         }
         const int32 first_column = static_cast<int32>(k) * kTileK;
         if (i > 0 || k >= early_end) {

@@ -152,8 +152,9 @@ struct GroupedParams {
   uint32 per;            // choice c takes row c / per of tokens
   uint32 gate_last;      // of swiglu: the first half of weights is of U, the second of the gate
   uint32 low_from;       // tiles of this expert and those behind it are half as high
-  // The partition stands before the kernel ahead of this one on its stream has ended, which is
-  // another of experts.
+  // The kernel ahead on the stream is another of experts. That writes neither this one's partition
+  // nor its weights, and has waited for all ahead of it before it let this one start: so counts may
+  // be read, and weights come, before it has ended. Tokens may be what it makes.
   uint32 is_partition_early;
 };
 static_assert(sizeof(GroupedParams) == 3072);
