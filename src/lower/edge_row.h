@@ -27,7 +27,7 @@ const EdgeRow& row_of(Edge edge);
 // Of the edge at a product: that of none on one rank, where nothing moves.
 const EdgeRow& row_at(const Segment& product);
 
-// One row each, in the file of its tasks.
+// One row each, in a file of its tasks or of its rules.
 namespace edges {
 #define STRETTO_ROW(name, ...) extern const EdgeRow name;
 STRETTO_EDGES(STRETTO_ROW)

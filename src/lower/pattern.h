@@ -45,6 +45,7 @@ struct Pattern {
   bool deals_columns() const { return exchanges && !moves_input; }
 };
 
+// That of the row of its edge (edge_row.cpp).
 const Pattern& pattern_of(const Segment& op, const Schedule& schedule);
 
 // Layouts of rows (lay_out_rows.cpp): as they come, all of them or the rank's own; shard by shard;
