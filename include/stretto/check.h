@@ -25,6 +25,7 @@ namespace stretto {
   X(early_threshold, "early-threshold", "a wait that can pass before all it stands for")           \
   X(out_of_bounds, "out-of-bounds", "a region outside its buffer")                                 \
   X(not_resident, "not-resident", "blocks that wait for each other but cannot all be resident")    \
+  X(wrong_input, "wrong-input", "an input that is not what the operator takes")                    \
   X(wrong_access, "wrong-access", "a task that touches memory its lane cannot reach")              \
   X(mismatched_collective, "mismatched-collective", "ranks disagree about a collective or boundary")
 
@@ -52,7 +53,7 @@ inline constexpr size_t kMostNamed = 8;
 
 struct CheckOptions {
   size_t max_diagnostics = 100;  // stop after so many; the report says that it stopped
-  bool fragment = false;         // part of a plan: it need not have its operator's output
+  bool fragment = false;         // part of a plan: it need not have its operator's tensors
 };
 
 struct CheckReport {

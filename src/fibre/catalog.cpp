@@ -101,6 +101,10 @@ void add_kernels(std::vector<CatalogEntry>& all) {
       [](World& world) { chosen_rows_calls(world, {}); });
   add("chosen_rows_by_token", "the same, a row for a token, of which only its rank knows the ids",
       [](World& world) { chosen_rows_calls(world, {.by_choice = false, .top_k = 5}); });
+  add("chosen_rows_early", "the same, whose sums look up what they are of while rows are made",
+      [](World& world) {
+        chosen_rows_calls(world, {.by_choice = false, .top_k = 5, .early = true});
+      });
   Shape wide = kUsual;  // so that the block that greets counts ids
   wide.threads = 8;
   all.push_back({"round_trip_rows",

@@ -52,7 +52,8 @@ device::RoutedTo<GpuBlock> routed_to(const LowLatencyCall::Routed& routed, int b
           counts + routed.experts,
           blocks,
           met,
-          reinterpret_cast<device::int32*>(met + 1)};
+          reinterpret_cast<device::int32*>(met + 1),
+          pointer<device::uint32>(routed.told)};
 }
 
 }  // namespace
@@ -186,7 +187,8 @@ void LowLatencyLane::launch(int32_t id, int rank, const cuda::Stream& stream,
       launch_with(device::RoundTripArgs<GpuBlock>{chosen, from, to});
     } else {
       launch_with(device::SumChosenArgs<GpuBlock>{
-          chosen, from, by_choice, pointer<const device::int32>(of.row_of_choice), to});
+          chosen, from, by_choice, pointer<const device::int32>(of.row_of_choice), to,
+          static_cast<device::uint32>(of.looks_early && made.shape.looks_early)});
     }
   } else if (call.kind == CollectiveKind::all_reduce_norm) {
     const uint64_t row = vectors(call, call.row_elements);

@@ -35,7 +35,8 @@ struct LowLatencyCall {
     bool has_wide_ids = false, by_choice = false, round_trip = false, counts_bad_ids = false;
     DevicePtr ids = 0, weights = 0, row_of_choice = 0;
     DevicePtr all_ids = 0, all_weights = 0, counts = 0;
-    DevicePtr bad_ids = 0;  // where the rank counts those that are no expert's
+    DevicePtr bad_ids = 0;     // where the rank counts those that are no expert's
+    bool looks_early = false;  // of sums: as SumChosenArgs::looks_early
 
     bool operator==(const Chosen&) const = default;
   } chosen = {};
@@ -44,6 +45,7 @@ struct LowLatencyCall {
     int32_t first_expert = 0, experts = 0;  // of the rank
     int32_t entry_rows = 0, entries = 0;    // 0: it makes none
     DevicePtr choices = 0, experts_of_entries = 0, rows = 0, counts = 0;
+    DevicePtr told = 0;  // a word for who reads counts before the kernel has ended; 0: nobody
 
     bool operator==(const Routed&) const = default;
   } routed = {};

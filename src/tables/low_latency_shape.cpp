@@ -86,6 +86,7 @@ LowLatencyShape chosen_shape(const LowLatencyCall& call, int ranks, int sms) {
     if (one_each || !has_room) {
       shape.kernel = {"kernels/sum_chosen_rows.h",
                       fmt::format("sum_chosen_rows<{}, GpuBlock>", format), args};
+      shape.kernel.waits_itself = shape.looks_early = true;
       return shape;
     }
     const int terms = terms_at_once(call, ranks);

@@ -23,9 +23,10 @@ struct LowLatencyShape {
   LangKernelName kernel;
   int threads = kLowLatencyThreads;
   int blocks = 1;
-  int shared_bytes = 0;     // of a block
-  int route_blocks = 0;     // that make a partition
-  size_t slot_vectors = 0;  // symmetric, of 16 bytes
+  int shared_bytes = 0;      // of a block
+  int route_blocks = 0;      // that make a partition
+  bool looks_early = false;  // it can (SumChosenArgs)
+  size_t slot_vectors = 0;   // symmetric, of 16 bytes
 };
 
 // The kernel of a product of few rows (few_rows_kernel.h).

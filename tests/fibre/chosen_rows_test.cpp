@@ -24,7 +24,10 @@ TEST(ChosenRows, GoAndComeBack) {
           ChosenCase{true, 3, 7, false, false, true}, ChosenCase{false, 5, 7, false, true, true},
           ChosenCase{false, 11, 13, false, false, true},
           ChosenCase{false, 6, 9, false, true, true, 5},
-          ChosenCase{true, 8, 7, false, false, true, 9}}) {
+          ChosenCase{true, 8, 7, false, false, true, 9},
+          ChosenCase{.by_choice = false, .top_k = 5, .tokens = 7, .early = true},
+          ChosenCase{.by_choice = false, .top_k = 11, .of_all_experts = true, .early = true},
+          ChosenCase{.by_choice = false, .tokens = 13, .early = true}}) {
       SCOPED_TRACE(fmt::format("{} ranks, {} tokens, k {}", shape.ranks, its.tokens, its.top_k));
       Shape with_room = shape;
       if (its.many) with_room.shared_bytes = NamedTerms::kBytes;

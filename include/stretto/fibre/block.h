@@ -87,6 +87,10 @@ class Block {
   }
 
   template <class T>
+  std::remove_const_t<T> load_ended(const Pointer<T>& from, Where where = Where::here()) {
+    return load(from, Order::kRelaxed, Scope::kGpu, where);
+  }
+  template <class T>
   void prefetch(const Pointer<T>&) {}
 
   void let_next_start(Where where = Where::here());

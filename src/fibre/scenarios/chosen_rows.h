@@ -26,6 +26,9 @@ struct ChosenCase {
   bool of_all_experts = false;
   bool many = false;   // sums by the kernel of many rows
   uint32 vectors = 2;  // of a row
+  // Of rows by token: behind a kernel that makes the rows, whose end sums do not await before they
+  // look up what they are of.
+  bool early = false;
 };
 
 inline constexpr uint32 kChosenVectors = 2, kChosenExperts = 7;
@@ -162,19 +165,25 @@ class ChosenWorld {
     const bool by_choice = its_.by_choice;
     const ChosenSizes sent = sizes(!by_choice, !by_choice), summed = sizes(false, by_choice);
     world_.launch([=, *this](Block& block) {
+      if (its_.early) wait_for_kernels_before(block);
       const int r = block.rank();
       send_chosen_rows<Bf16x8, Block, 1>(
           block, {chosen(r, sends_, sent, c.ids, c.weights), c.input.at(r), c.rows.at(r),
                   uint32(by_choice), c.all_ids.at(r), c.all_weights.at(r), c.counts.at(r)});
     });
-    world_.launch([=, *this](Block& block) {
+    if (its_.early) {
+      world_.launch_early([=, *this](Block& block) { make_rows(block, c.rows.at(block.rank())); });
+    }
+    world_.launch_early([=, *this](Block& block) {
       const int r = block.rank();
       const SumChosenArgs<Block> args{chosen(r, sums_, summed, by_choice ? c.ids : c.all_ids,
                                              by_choice ? c.weights : c.all_weights),
                                       c.rows.at(r),
                                       uint32(by_choice),
                                       {},
-                                      c.output.at(r)};
+                                      c.output.at(r),
+                                      uint32(its_.early)};
+      if (its_.many) wait_for_kernels_before(block);  // as who launches it on a GPU does
       if (!its_.many) {
         sum_chosen_rows<Bf16x8, Block>(block, args);
       } else if (its_.top_k < 5) {
@@ -185,6 +194,19 @@ class ChosenWorld {
         sum_many_rows<Bf16x8, 2, Block>(block, args);
       }
     });
+  }
+
+  // As a product of experts does: it writes rows and nothing else, and waits for its stream before
+  // it lets the next kernel start.
+  void make_rows(Block& block, Pointer<Vec16> rows) const {
+    block.wait_for_kernel_before();
+    block.let_next_start();
+    const auto step = uint32(block.num_blocks() * block.num_threads());
+    auto i = uint32(block.block_idx() * block.num_threads() + block.thread_idx());
+    for (; i < its_.tokens * its_.vectors; i += step) {
+      const Vec16 row = rows[i];
+      rows[i] = row;
+    }
   }
 
   static bool is_expert(int32 id) { return id >= 0 && id < int32(kChosenExperts); }

@@ -142,6 +142,13 @@ class GpuBlock : public GpuWaits {
     return modify(order, scope, [&] { return compare_swap_relaxed(at, expected, value); });
   }
 
+  // What a kernel has made that has ended, where no wait of this kernel's is between: L1 may have
+  // what was there before.
+  template <class T>
+  STRETTO_DEVICE typename Plain<T>::Type load_ended(T* from, Where = {}) {
+    return __ldcg(from);
+  }
+
   // A hint: this rank's memory that is read soon, and that nobody writes meanwhile.
   template <class T>
   STRETTO_DEVICE void prefetch(const T* at) {

@@ -30,6 +30,10 @@ struct CallShare {
   uint32 parity;  // which of two
 };
 
+STRETTO_PRIMITIVE CallShare share_of_call(uint64 call) {
+  return {call, call % 3, (call + 2) % 3, static_cast<uint32>(call % 2)};
+}
+
 // Which kernel of the stream sends a call's data: the one that takes part in the call, or the one
 // before it.
 enum class SentBy : uint8 { kThis, kBefore };
@@ -43,7 +47,14 @@ STRETTO_KERNEL CallShare begin_call(Block& block, Ptr<Block, uint64> state) {
   } else {
     call = state[block.block_idx()];
   }
-  return {call, call % 3, (call + 2) % 3, static_cast<uint32>(call % 2)};
+  return share_of_call(call);
+}
+
+// Of a kernel that may begin before the one ahead of it has ended, and is not sent to by that: it
+// has no wait between this and the call before, so it reads past L1.
+template <class Block>
+STRETTO_KERNEL CallShare begin_early_call(Block& block, Ptr<Block, uint64> state) {
+  return share_of_call(block.load(state + block.block_idx(), Order::kRelaxed, Scope::kGpu));
 }
 
 // A call that failed on some thread is not counted.

@@ -91,17 +91,28 @@ class ChosenPieces : public ChosenRows<Format, Block> {
     return wait_note(Base::rank_of(token), Base::note_of(token), first / 4, end, words);
   }
 
+  // What stands in this rank's memory. kAhead: it was made by a kernel that has ended, but no wait
+  // of this one is between, so what L1 has may be older.
+  template <bool kAhead, class T>
+  STRETTO_PRIMITIVE auto read(Ptr<Block, T> at) {
+    if constexpr (kAhead) {
+      return block_.load_ended(at);
+    } else {
+      return at[0];
+    }
+  }
   // Slots first, first + 1, ... of row `row` of the ids that this rank has.
-  STRETTO_PRIMITIVE void load_ids(uint32 row, uint32 first, int32 (&ids)[kSlots]) const {
+  template <bool kAhead = false>
+  STRETTO_PRIMITIVE void load_ids(uint32 row, uint32 first, int32 (&ids)[kSlots]) {
     const uint64 at = static_cast<uint64>(row) * sizes_.top_k + first;
     STRETTO_UNROLL for (int32& id : ids) id = kNoExpert;
     if (args_.wide_ids) {
       STRETTO_UNROLL for (uint32 j = 0; j < kSlots; ++j) {
-        if (first + j < sizes_.top_k) ids[j] = narrow_id(args_.wide_ids[at + j]);
+        if (first + j < sizes_.top_k) ids[j] = narrow_id(read<kAhead>(args_.wide_ids + (at + j)));
       }
     } else {
       STRETTO_UNROLL for (uint32 j = 0; j < kSlots; ++j) {
-        if (first + j < sizes_.top_k) ids[j] = args_.ids[at + j];
+        if (first + j < sizes_.top_k) ids[j] = read<kAhead>(args_.ids + (at + j));
       }
     }
   }
@@ -115,11 +126,12 @@ class ChosenPieces : public ChosenRows<Format, Block> {
     }
     return ranks;
   }
-  STRETTO_PRIMITIVE uint64 ranks_of_row(uint32 row) const {
+  template <bool kAhead = false>
+  STRETTO_PRIMITIVE uint64 ranks_of_row(uint32 row) {
     uint64 ranks = 0;
     for (uint32 first = 0; first < sizes_.top_k; first += kSlots) {
       int32 ids[kSlots];
-      load_ids(row, first, ids);
+      load_ids<kAhead>(row, first, ids);
       ranks |= ranks_with(ids);
     }
     return ranks;

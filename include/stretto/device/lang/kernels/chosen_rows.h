@@ -84,7 +84,8 @@ class ChosenRows {
         own_first_(first_of(me_)),
         own_count_(first_of(me_ + 1) - own_first_),
         share_(ThreadShare::of(block, others)),
-        call_(begin_call(block, args.state)),
+        call_(collective == ChosenGreeting::kSums ? begin_early_call(block, args.state)
+                                                  : begin_call(block, args.state)),
         greeting_{args.sizes, collective} {
     const bool has_all = sizes_.of_all_experts != 0;
     const ExpertShares shares{static_cast<int32>(sizes_.experts),

@@ -39,7 +39,10 @@ class SumManyRows : ChosenTerms<Format, 8 / kTerms, Block> {
         ranks_of_(block.template shared<uint64>(NamedTerms::kRanks)) {}
 
   STRETTO_PRIMITIVE void run() {
-    Base::run_call([&] { return sum_all(); });
+    Base::run_call([&] {
+      Base::start();
+      return sum_all();
+    });
   }
 
  private:
