@@ -1,10 +1,12 @@
 #include "launch/gemm_needs.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "launch/choice_rows.h"
 #include "launch/tile_sums.h"
 #include "stretto/device/gemm_task.h"
+#include "stretto/error.h"
 
 namespace stretto::cuda {
 namespace {
@@ -132,12 +134,24 @@ class NeedsFinder {
   std::vector<Found> found_;  // by stretch
 };
 
+struct FollowerRow {
+  Opcode op;
+  device::Follower follower;
+};
+
+constexpr FollowerRow kFollowerRows[] = {
+    {Opcode::swiglu, device::Follower::swiglu},
+    {Opcode::gelu, device::Follower::gelu},
+    {Opcode::silu, device::Follower::silu},
+};
+
 }  // namespace
 
 device::Follower follower_of(Opcode activation) {
-  return activation == Opcode::swiglu ? device::Follower::swiglu
-         : activation == Opcode::gelu ? device::Follower::gelu
-                                      : device::Follower::silu;
+  const auto found = std::find_if(std::begin(kFollowerRows), std::end(kFollowerRows),
+                                  [&](const FollowerRow& row) { return row.op == activation; });
+  STRETTO_ASSERT(found != std::end(kFollowerRows), "no activation that follows in a GEMM kernel");
+  return found->follower;
 }
 
 std::vector<GemmNeeds> find_needs(const Plan& plan, const TileSums& sums) {

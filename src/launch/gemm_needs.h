@@ -66,7 +66,7 @@ struct GemmNeeds {
   bool follow_alike = true;  // the same follows every tile; a row of bias may
 };
 
-// Of one of the tasks that follow a product.
+// Of one of the activations that follow a product; of another task it is an InternalError.
 device::Follower follower_of(Opcode activation);
 
 // Asks every tile. By stretch, which is what compute lanes have between two boundaries: all ranks

@@ -1,6 +1,7 @@
 #include "tables/mover_tasks.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "gpu/device_types.h"
 #include "stretto/error.h"
@@ -49,15 +50,27 @@ void add_regions(const TableBasis& basis, std::span<const Region> regions, Mover
   }
 }
 
-device::MoverMap map_of(Opcode op) {
-  using device::MoverMap;
-  return op == Opcode::gelu     ? MoverMap::gelu
-         : op == Opcode::silu   ? MoverMap::silu
-         : op == Opcode::swiglu ? MoverMap::swiglu
-                                : MoverMap::none;
-}
+// What a task makes of its sources. Other kinds have tasks made elsewhere: a product's, a norm's,
+// those of routed rows.
+struct MapRow {
+  Opcode op;
+  device::MoverMap map;
+};
+
+constexpr MapRow kMapRows[] = {
+    {Opcode::copy, device::MoverMap::none}, {Opcode::reduce, device::MoverMap::none},
+    {Opcode::bias, device::MoverMap::none}, {Opcode::gelu, device::MoverMap::gelu},
+    {Opcode::silu, device::MoverMap::silu}, {Opcode::swiglu, device::MoverMap::swiglu},
+};
 
 }  // namespace
+
+device::MoverMap mover_map_of(Opcode op) {
+  const auto found = std::find_if(std::begin(kMapRows), std::end(kMapRows),
+                                  [&](const MapRow& row) { return row.op == op; });
+  STRETTO_ASSERT(found != std::end(kMapRows), "no kind of task that the mover kernel has");
+  return found->map;
+}
 
 MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& table,
                      LaneHazards& hazards) {
@@ -72,7 +85,7 @@ MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& ta
   task.to = device_type<device::MoverType>(basis.plan.buffers[writes[0].buffer].dtype);
   // What is of 64 bits is moved as twice as many words.
   if (basis.plan.buffers[reads[0].buffer].dtype == DType::i64) task.columns *= 2;
-  task.map = map_of(instr.op);
+  task.map = mover_map_of(instr.op);
   task.num_sources = instr.num_reads;
   task.num_destinations = instr.num_writes;
   task.first_region = static_cast<uint32_t>(table.regions[0].size());

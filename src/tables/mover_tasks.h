@@ -21,7 +21,11 @@ class LaneHazards {
   std::vector<Region> read_, written_;
 };
 
-// The task of a copy, reduce or deliver; `hazards` are those of its block.
+// What movers make of the sources of a task of a kind that has no task of its own; others' is an
+// InternalError.
+device::MoverMap mover_map_of(Opcode op);
+
+// The task of one of those, or of a deliver; `hazards` are those of its block.
 device::MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& table,
                              LaneHazards& hazards);
 

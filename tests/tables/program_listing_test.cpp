@@ -68,7 +68,12 @@ constexpr Golden kGoldens[] = {
      "tiles,tile=16x64,comm-sms=1"},
     {"moe-ep.library", "moe-ep t=20 h=72 f=80 experts=3 k=2 ranks=1 dtype=bf16",
      "library,tile=16x32"},
+    // As `auto` takes layers of experts of few tokens, up to tiles: low-latency is with a library.
     {"moe-ep.low-latency", "moe-ep t=20 h=72 f=80 experts=3 k=2 ranks=2 dtype=bf16",
+     "low-latency,tile=16x32"},
+    {"moe-tp.low-latency", "moe-tp t=20 h=72 f=144 experts=3 k=2 ranks=2 dtype=bf16",
+     "low-latency,tile=16x32"},
+    {"dispatch-combine.low-latency", "dispatch-combine t=20 h=72 experts=3 k=2 ranks=2 dtype=bf16",
      "low-latency,tile=16x32"},
     {"embedding-a2a.slices",
      "embedding-a2a bags=35 tables=4 rows=9 dim=8 pool=2 ranks=2 dtype=bf16", "slices,tile=8x16"},

@@ -224,6 +224,28 @@ class Groups(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "expert_parallel is False on rank 0, True on rank 1$"):
             run(2, lambda g: st.moe(Bad.x, ids, weights, *[stack] * 3, g, expert_parallel=bool(g.rank)))
 
+    def test_ranks_that_give_moe_other_sizes_are_named(self):
+        """Each of them fits what else the rank gives."""
+        def sizes(h, f, experts, k):
+            ids = torch.zeros(6, k, dtype=torch.int32)
+            stacks = [torch.zeros(experts, *shape).bfloat16() for shape in ((f, h), (f, h), (h, f))]
+            return torch.zeros(6, h).bfloat16(), ids, torch.ones(6, k), *stacks
+
+        usual = {"h": 8, "f": 16, "experts": 2, "k": 2}
+        for dealt in (False, True):
+            width = 1 if dealt else 2  # of an expert, over what a rank has of it
+            every = 2 if dealt else 1  # of all experts, over those of a rank
+            for name, other, says in (("k", 1, "k is 2 on rank 0, 1 on rank 1"),
+                                      ("h", 16, "h is 8 on rank 0, 16 on rank 1"),
+                                      ("f", 32, f"f is {16 * width} on rank 0, {32 * width} on rank 1"),
+                                      ("experts", 3, f"experts is {2 * every} on rank 0, {3 * every} on rank 1")):
+                with self.subTest(name, dealt=dealt):
+                    with self.assertRaisesRegex(ValueError, f"^ranks disagree at moe: {says}$"):
+                        run(2, lambda g: st.moe(*sizes(**usual | ({name: other} if g.rank else {})), g,
+                                                expert_parallel=dealt))
+        with self.assertRaisesRegex(ValueError, "^ranks disagree at moe: k is 2 on ranks 0 and 1, 1 on rank 2$"):
+            run(3, lambda g: st.moe(*sizes(**usual | ({"k": 1} if g.rank == 2 else {})), g))
+
     def test_ranks_that_deal_other_dimensions_are_named(self):
         """Rows of the same number."""
         x, w, bias = normal(1, 2, 2, 8), normal(2, 4, 8), normal(3, 4)

@@ -1,0 +1,66 @@
+"""Kinds of tasks and of stages are told apart by their rows, and operators by their graphs."""
+
+import pathlib
+import unittest
+
+from kind_switches import chosen_by, in_words, listed_in, switched_over
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# The lists' own names and numbers of operands: one line for all enumerators.
+SWITCHES = {"src/plan/plan.cpp": ["Opcode"], "src/op/print_graph.cpp": ["StageKind", "StageKind"]}
+# Steps of a host's lane, which does four kinds of instructions.
+CHOICES = {"src/launch/rank_program.cpp": ["Opcode"]}
+
+
+def found_in(texts, find):
+    found = {name: list(find(text)) for name, text in texts.items()}
+    return {name: enums for name, enums in found.items() if enums}
+
+
+class Kinds(unittest.TestCase):
+    def setUp(self):
+        self.texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for folder in ("include", "src")
+                      for path in (ROOT / folder).rglob("*.*") if path.suffix in (".h", ".cpp", ".cu", ".cuh")}
+        self.assertGreater(len(self.texts), 300)
+        plan, tasks = self.texts["include/stretto/plan.h"], self.texts["include/stretto/task_kind.h"]
+        self.kinds = {"Opcode": listed_in(plan, "STRETTO_OPCODES") | listed_in(tasks, "STRETTO_TASK_KINDS"),
+                      "StageKind": listed_in(self.texts["include/stretto/operator.h"], "STRETTO_STAGES")}
+        self.assertLessEqual({"wait", "deliver", "gemm", "slice_weights"}, self.kinds["Opcode"])
+        self.assertLessEqual({"gemm", "grouped", "gather"}, self.kinds["StageKind"])
+
+    def test_no_switch_is_over_them(self):
+        self.assertEqual(found_in(self.texts, lambda text: switched_over(text, self.kinds)), SWITCHES)
+
+    def test_no_chain_of_choices_is_over_them(self):
+        self.assertEqual(found_in(self.texts, lambda text: chosen_by(text, most=1)), CHOICES)
+
+    def test_no_code_has_kinds_of_operators(self):
+        self.assertEqual(in_words(self.texts, r"\bOpKind\b"), [])
+        # There it is a member that is made with the ranks: what is due to each.
+        self.assertEqual(in_words(self.texts, r"\breduces\s*\("), ["src/lower/due_reduces.cpp"])
+
+    def test_switches_are_found(self):
+        for text, enums in {
+                "switch (op) { case Opcode::gelu: f(); break; default: g(); }": ["Opcode"],
+                "switch (of(a, (b))) {\n case stretto::Opcode::gelu:\n return 1;\n}": ["Opcode"],
+                "using enum Opcode; switch (op) { case gelu: case silu: return 1; }": ["Opcode"],
+                "switch (op) { STRETTO_TASK_KINDS(STRETTO_CASE) }": ["Opcode"],
+                "switch (kind) { case StageKind::permute: return 1; } switch (op) { case Opcode::gemm: }":
+                    ["StageKind", "Opcode"],
+                "switch (lane) { case LaneKind::copy: case LaneKind::nccl: return 1; }": [],
+                "switch (form) { case OpForm::wait: case OpForm::notify: return 1; }": [],
+                "switch (n) { case 1: return f(Opcode::gelu); }": [],
+                "// switch (op) { case Opcode::gelu: }": [],
+                'say("switch (op) { case Opcode::gelu: }");': []}.items():
+            self.assertEqual(list(switched_over(text, self.kinds)), enums, text)
+
+    def test_chains_are_found(self):
+        chain = "x = op == Opcode::gelu ? a : op == Opcode::silu ? b : c;"
+        self.assertEqual(list(chosen_by(chain, most=1)), ["Opcode"])
+        self.assertEqual(list(chosen_by(chain, most=2)), [])
+        self.assertEqual(list(chosen_by("// " + chain, most=1)), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
