@@ -5,6 +5,7 @@
 #include "c/sized.h"
 #include "core/text.h"
 #include "op/names.h"
+#include "op/read_graph.h"
 #include "stretto/error.h"
 #include "stretto/reference.h"
 
@@ -15,7 +16,7 @@ std::shared_ptr<const GraphText> graph_of(const stretto_operator& given) {
   if ((given.name != nullptr) == (given.graph != nullptr)) {
     throw UsageError("an operator has either a name or a graph; the other is NULL");
   }
-  if (given.graph != nullptr) return parse_graph(given.graph);
+  if (given.graph != nullptr) return read_graph(given.graph, "graph");
   if (auto found = find_graph(given.name)) return found;
   std::vector<std::string_view> names;
   for (const auto& graph : known_graphs()) names.push_back(name_of(*graph));

@@ -10,12 +10,17 @@
 #include "core/text.h"
 #include "model/model.h"
 #include "op/names.h"
+#include "op/read_graph.h"
 #include "stretto/error.h"
 
 namespace stretto::cli {
 namespace {
 
-int64_t size_option(std::string_view option, std::string_view text) {
+// The first size of a graph counts rows.
+int64_t size_option(std::string_view option, std::string_view text, bool are_rows) {
+  if (are_rows && size_from(text) == 0) {
+    throw UsageError(fmt::format("{} is 0: {}", option, kNoPlanOfNoRows));
+  }
   return size_number(option, text, 0, kMaxDim);
 }
 
@@ -72,12 +77,15 @@ class SizesGiven {
     if (equals != std::string::npos) {
       const std::string name = word.substr(0, equals);
       if (!has(name)) refuse(word);
-      return give(name, size_option(name, std::string_view(word).substr(equals + 1)));
+      return give(name,
+                  size_option(name, std::string_view(word).substr(equals + 1), name == names_[0]));
     }
     const size_t at = word.find('@');
     const auto values = split(std::string_view(word).substr(0, at), 'x');
     if (values.size() != names_.size() || !size_from(values[0])) refuse(word);
-    for (size_t i = 0; i < values.size(); ++i) give(names_[i], size_option(names_[i], values[i]));
+    for (size_t i = 0; i < values.size(); ++i) {
+      give(names_[i], size_option(names_[i], values[i], i == 0));
+    }
     if (at != std::string::npos) give_ranks(std::string_view(word).substr(at + 1));
   }
 
@@ -194,7 +202,15 @@ DType dtype_option(const Options& options) {
   return *known;
 }
 
-Operator resolve_operator(std::shared_ptr<const GraphText> graph, const Options& options) {
+namespace {
+
+struct Bound {
+  Sizes sizes;
+  int ranks;
+  DType dtype;
+};
+
+Bound bound_by(const std::shared_ptr<const GraphText>& graph, const Options& options) {
   SizesGiven sizes(*graph);
   for (const auto& [name, text] :
        {std::pair{"m", &options.m}, std::pair{"n", &options.n}, std::pair{"k", &options.k}}) {
@@ -203,7 +219,7 @@ Operator resolve_operator(std::shared_ptr<const GraphText> graph, const Options&
       throw UsageError(fmt::format("{} has no size {}; it has {}", name_of(*graph), name,
                                    join(sizes_of(*graph), ", ")));
     }
-    sizes.give(name, size_option(fmt::format("--{}", name), *text));
+    sizes.give(name, size_option(fmt::format("--{}", name), *text, name == sizes_of(*graph)[0]));
   }
   for (const std::string& word : options.sizes) sizes.give_word(word);
   Options ranks = options;
@@ -214,8 +230,22 @@ Operator resolve_operator(std::shared_ptr<const GraphText> graph, const Options&
   if (!options.layer.empty()) {
     give_layer(*graph, layer_from(options.layer), ranks_option(ranks), sizes);
   }
-  Sizes all = sizes.take();
-  return make_graph(std::move(graph), all, ranks_option(ranks), dtype_option(options));
+  return {sizes.take(), ranks_option(ranks), dtype_option(options)};
+}
+
+Bound bound_or_refused(const std::shared_ptr<const GraphText>& graph, const Options& options) {
+  try {
+    return bound_by(graph, options);
+  } catch (const UsageError& error) {
+    throw with_faults_of(graph, error);
+  }
+}
+
+}  // namespace
+
+Operator resolve_operator(std::shared_ptr<const GraphText> graph, const Options& options) {
+  const Bound bound = bound_or_refused(graph, options);
+  return make_graph(std::move(graph), bound.sizes, bound.ranks, bound.dtype);
 }
 
 }  // namespace stretto::cli

@@ -14,6 +14,7 @@
 #include "gpu/shared_gpus.h"
 #include "machine/find_machine.h"
 #include "op/names.h"
+#include "op/read_graph.h"
 #include "stretto/emulate.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
@@ -31,8 +32,9 @@ std::vector<std::string> operator_names() {
   return names;
 }
 
-// A graph of the user's own: a file that is called NAME.graph. Null: it is none.
-std::shared_ptr<const GraphText> read_graph(const std::string& path) {
+// A graph of the user's own: a file that is called NAME.graph. Null: it is none. What is wrong with
+// it is told with what its sizes show.
+std::shared_ptr<const GraphText> graph_of_file(const std::string& path) {
   constexpr size_t kMostBytes = size_t{1} << 20;
   constexpr std::string_view kEnding = ".graph";
   if (!std::string_view(path).ends_with(kEnding)) return nullptr;
@@ -41,7 +43,7 @@ std::shared_ptr<const GraphText> read_graph(const std::string& path) {
     throw UsageError(fmt::format(
         "there is no graph file {}; docs/graph-format.md says how to write one", quote(path, 200)));
   }
-  return parse_graph(read_regular_file(path, kMostBytes), path);
+  return read_graph(read_regular_file(path, kMostBytes), path);
 }
 
 bool is_file(const std::string& path) {
@@ -108,7 +110,7 @@ namespace {
 // A shipped operator, or one of the user's own.
 std::shared_ptr<const GraphText> graph_named(const std::string& subject) {
   std::shared_ptr<const GraphText> graph = find_graph(subject);
-  return graph ? graph : read_graph(subject);
+  return graph ? graph : graph_of_file(subject);
 }
 
 }  // namespace
@@ -124,6 +126,7 @@ std::vector<Operator> resolve_operators(const Options& options) {
     if (!graph) throw UsageError("an operator with its sizes is missing, or --shapes FILE");
     return {resolve_operator(std::move(graph), options)};
   }
+  if (graph) refuse_faults(graph);
   if (!options.m.empty() || !options.n.empty() || !options.k.empty() || !options.sizes.empty() ||
       !options.layer.empty()) {
     throw UsageError("--m, --n, --k and --layer do not go with --shapes: the file has the sizes");

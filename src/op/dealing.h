@@ -19,6 +19,7 @@ class Dealing {
   void add_team(const TeamText& text);
   // Ranks of each of the teams; 0: all ranks are one.
   int team_named(const std::string& name) const { return name.empty() ? 0 : teams_.at(name); }
+  bool knows_team(const std::string& name) const { return name.empty() || teams_.count(name) > 0; }
   static std::string teams_of(int team);
   // Rows that each team has a block of are as many on every rank: so a rank's own among its team's
   // are its own among all.

@@ -3,13 +3,15 @@
 
 #include <algorithm>
 
+#include "core/text.h"
 #include "op/binding.h"
 #include "op/dealing.h"
 #include "op/graph_text.h"
 #include "op/input_sizes.h"
+#include "op/read_graph.h"
 #include "op/segments.h"
-#include "op/stage_rules.h"
-#include "op/stages/stage_row.h"
+#include "op/stage_binder.h"
+#include "stretto/error.h"
 #include "stretto/operator.h"
 #include "stretto/segment.h"
 
@@ -21,6 +23,7 @@ class Binder {
   Binder(std::shared_ptr<const GraphText> text, int ranks, DType dtype)
       : binding_(std::move(text), ranks, dtype),
         dealing_(binding_),
+        stages_(binding_, dealing_),
         text_(binding_.text),
         graph_(binding_.graph) {}
 
@@ -29,163 +32,91 @@ class Binder {
     if (graph_.ranks < 1 || graph_.ranks > kMaxRanks) {
       binding_.reasons.push_back(
           fmt::format("ranks is {}; it must be between 1 and {}", graph_.ranks, kMaxRanks));
+      graph_.ranks = 1;
+      binding_.knows_ranks = false;
     }
-    binding_.throw_reasons();
     check_product();
-    for (const TeamText& team : text_.teams) dealing_.add_team(team);
-    for (const InputText& input : text_.inputs) add_input(input);
-    if (binding_.num_wrong_extents > 0) binding_.throw_reasons();
-    for (const StageText& stage : text_.stages) {
-      if (binding_.has_enough_reasons()) break;
-      add_stage(stage);
-    }
-    for (const OutputText& output : text_.outputs) add_output(output);
+    add_lines();
+    binding_.throw_reasons();
     keep_scores();
-    if (binding_.reasons.empty()) cut_segments(graph_, binding_.reasons);
+    cut_segments(graph_, binding_.reasons);
     binding_.throw_reasons();
     set_input_sizes(graph_);
     return std::move(graph_);
   }
 
+  std::vector<std::string> faults_without_sizes() {
+    binding_.knows_ranks = false;
+    add_lines();
+    return binding_.all_reasons();
+  }
+
  private:
   void refuse(TextPlace place, const std::string& reason) { binding_.refuse(place, reason); }
+
+  // What is wrong with one line keeps no other from being asked. Nothing is told of what hangs on
+  // tensors of which that is not known.
+  void add_lines() {
+    for (const TeamText& team : text_.teams) {
+      if (binding_.knows_ranks && binding_.knows(team.ranks)) dealing_.add_team(team);
+    }
+    for (const InputText& input : text_.inputs) add_input(input);
+    for (const StageText& stage : text_.stages) stages_.add(stage);
+    for (const OutputText& output : text_.outputs) add_output(output);
+  }
 
   // What is wrong with a shipped operator of one product is said in its own sizes.
   void check_product() const {
     const auto kind = product_kind_from(text_.name);
     if (!kind || find_graph(text_.name).get() != &text_) return;
+    binding_.throw_reasons();
     const auto size = [&](std::string_view name) { return graph_.size(name).value_or(0); };
     validate(Segment{*kind, size("m"), size("n"), size("k"), graph_.ranks, graph_.dtype});
   }
 
   void add_input(const InputText& input) {
-    const int wrong_before = binding_.num_wrong_extents;
-    Tensor tensor{input.name,
-                  binding_.extent(input.rows, input.place),
-                  binding_.extent(input.cols, input.place),
-                  input.held,
-                  -1,
-                  input.dtype.value_or(graph_.dtype)};
+    Known known;
+    known.held = input.knows_held;
+    known.dtype = input.knows_dtype;
+    const auto size_of = [&](const Extent& extent, bool& is_known) {
+      const std::optional<int64_t> size = binding_.extent(extent, input.place);
+      is_known = size.has_value();
+      return size.value_or(1);
+    };
+    Tensor tensor{input.name, 1, 1, input.held, -1, input.dtype.value_or(graph_.dtype)};
+    tensor.rows = size_of(input.rows, known.rows);
+    tensor.cols = size_of(input.cols, known.cols);
     Causes causes{input.rows.text(), input.cols.text()};
     if (input.matrices) {
-      tensor.matrices = binding_.extent(*input.matrices, input.place);
+      tensor.matrices = size_of(*input.matrices, known.matrices);
       causes.matrices = input.matrices->text();
-    } else if (input.held == Held::experts) {
+    } else if (known.held && input.held == Held::experts) {
       refuse(input.place,
              fmt::format("{} is no stack of matrices: give [matrices, rows, columns]", input.name));
+      known.matrices = false;
     }
-    if (input.matrices && input.held == Held::routed) {
+    if (input.matrices && known.held && input.held == Held::routed) {
       refuse(input.place,
              fmt::format("{} is a stack of matrices, which is dealt as experts: routed "
                          "are rows",
                          input.name));
+      known.held = false;
     }
-    if (binding_.num_wrong_extents > wrong_before) return;
+    deal(input, tensor, causes, known);
+    binding_.add(std::move(tensor), input.place, std::move(causes), known);
+  }
+
+  // Lines that cannot be read may say whether a team has it as a weight.
+  void deal(const InputText& input, Tensor& tensor, const Causes& causes, Known& known) {
+    const bool is_of_team = !input.team.empty();
+    if (!known.all() || !binding_.knows_ranks || !dealing_.knows_team(input.team) ||
+        (is_of_team && text_.doubtful.count(input.name))) {
+      known.held = known.held && !is_of_team;
+      return;
+    }
     dealing_.give_to_teams(tensor, input, causes);
     // Indices are dealt as the tables are that they look up in.
     if (!is_index(tensor.dtype)) dealing_.check_divides(tensor, tensor.held, input.place, causes);
-    binding_.add(std::move(tensor), input.place, std::move(causes));
-  }
-
-  // Of what a stage makes: columns of one table stay together, also in what follows element by
-  // element.
-  static int64_t unit_of(StageKind kind, const std::vector<const Tensor*>& in) {
-    if (looks_up(kind)) return in[1]->cols;
-    return multiplies(kind) ? 0 : in[0]->unit;
-  }
-
-  // Where experts are dealt to ranks: each has a sum over its own, which is no value yet.
-  bool are_sums_of_some(const Tensor& tensor) const {
-    return tensor.held == Held::routed && tensor.stage >= 0 &&
-           graph_.stage(tensor.stage).kind == StageKind::weigh;
-  }
-
-  // What is computed of such sums takes the rows that they are combined to.
-  StageRule rule_of_sums(const Stage& stage, const std::vector<const Tensor*>& in) const {
-    std::vector<Tensor> combined;
-    for (const Tensor* const one : in) {
-      combined.push_back(*one);
-      if (are_sums_of_some(*one)) combined.back().held = Held::rows;
-    }
-    std::vector<const Tensor*> operands;
-    for (const Tensor& one : combined) operands.push_back(&one);
-    return rule_of(stage, operands, graph_.ranks, graph_.dtype);
-  }
-
-  void add_stage(const StageText& text) {
-    Stage stage;
-    stage.kind = text.kind;
-    stage.eps = text.eps;
-    if (text.k) stage.k = binding_.extent(*text.k, text.in_place);
-    if (text.groups) stage.groups = binding_.extent(*text.groups, text.in_place);
-    stage.best = text.best ? binding_.extent(*text.best, text.in_place) : stage.groups;
-    if (text.slices) stage.slices = binding_.extent(*text.slices, text.in_place);
-    if (text.experts) stage.experts = binding_.extent(*text.experts, text.in_place);
-    stage.scale = text.scale.value_or(1);
-    stage.normalises = text.normalises.value_or(true);
-    std::vector<const Tensor*> in;
-    for (const std::string& name : text.in) {
-      stage.in.push_back(binding_.ids.at(name));
-      in.push_back(&graph_.tensors[static_cast<size_t>(stage.in.back())]);
-    }
-    for (const Tensor* const one : in) {
-      // Stacks, and what goes by them, are of all ranks.
-      if (stage.team == 0 && !row_of(text.kind).is_of_all_ranks) stage.team = one->team;
-    }
-    const StageRule rule = rule_of_sums(stage, in);
-    if (!rule.fault.empty()) refuse(text.in_place, rule.fault);
-    if (multiplies(text.kind) && in[1]->held == Held::rows) {
-      dealing_.check_rows_divide(*in[1], text.in_place, binding_.causes_of(stage.in[1]));
-    }
-    if (looks_up(text.kind)) {
-      dealing_.set_unit_of_ids(stage.in[0], in[1]->matrices, text.in_place);
-    } else if (rule.fault.empty()) {
-      dealing_.check_dealt_alike(text, in, rule);
-    }
-    for (size_t i = 0; i < in.size(); ++i) {
-      if (in[i]->stage >= 0 && is_parameter(text.kind, i)) {
-        refuse(text.in_place,
-               fmt::format("{} takes {} as a weight, which the caller gives, and it is made by a "
-                           "stage: give it as an input",
-                           to_string(text.kind), in[i]->name));
-        continue;
-      }
-      const bool is_term = are_sums_of_some(*in[i]) && rule.needs[i] == Held::routed;
-      if (!Dealing::is_of_team(*in[i], stage.team, is_parameter(text.kind, i), rule.needs[i])) {
-        refuse(
-            text.in_place,
-            fmt::format("{} needs {} held by {}, and it is held as {} by {}: there is no edge from "
-                        "one to the other",
-                        to_string(text.kind), in[i]->name, Dealing::teams_of(stage.team),
-                        to_string(in[i]->held), Dealing::teams_of(in[i]->team)));
-        continue;
-      }
-      if (!is_term && edge_between(in[i]->held, rule.needs[i])) continue;
-      refuse(text.in_place,
-             fmt::format("{} needs {} held as {}, and it is {}: there is no edge from one to the "
-                         "other",
-                         to_string(text.kind), in[i]->name, to_string(rule.needs[i]),
-                         is_term ? "a sum over some experts" : to_string(in[i]->held)));
-    }
-    if (stage.team > 0)
-      dealing_.check_team_rows(rule.rows, text.in_place, binding_.causes_of(stage.in[0]).rows);
-    stage.needs = rule.needs;
-    stage.out = static_cast<int>(graph_.tensors.size());
-    Tensor made{text.out,
-                rule.rows,
-                rule.cols,
-                rule.held,
-                static_cast<int>(graph_.stages.size()),
-                rule.dtype.value_or(graph_.dtype)};
-    made.unit = unit_of(text.kind, in);
-    if (rule.held != Held::rows) made.team = stage.team;
-    made.deals_rows = made.team > 0;
-    Causes causes = binding_.causes_of(stage.in[0]);
-    if (multiplies(text.kind)) causes.cols = binding_.causes_of(stage.in[1]).rows;
-    if (looks_up(text.kind)) causes.cols = binding_.causes_of(stage.in[1]).matrices;
-    dealing_.check_divides(made, made.held, text.place, causes);
-    graph_.stages.push_back(std::move(stage));
-    binding_.add(std::move(made), text.place, std::move(causes));
   }
 
   // Products that experts are chosen by, with a bias or without, and nothing else reads, stay in
@@ -212,7 +143,11 @@ class Binder {
     const auto found = binding_.ids.find(output.tensor);
     if (found == binding_.ids.end()) return;
     const Tensor& tensor = graph_.tensors[static_cast<size_t>(found->second)];
-    dealing_.check_divides(tensor, output.held, output.place, binding_.causes_of(found->second));
+    const Known& known = binding_.known(found->second);
+    if (!known.held || !dealing_.knows_team(output.team)) return;
+    if (known.all() && binding_.knows_ranks) {
+      dealing_.check_divides(tensor, output.held, output.place, binding_.causes_of(found->second));
+    }
     if (const int team = dealing_.team_named(output.team);
         output.held != Held::rows && tensor.team != team) {
       refuse(output.place,
@@ -220,7 +155,7 @@ class Binder {
                          "is no edge from one to the other",
                          output.tensor, Dealing::teams_of(team), Dealing::teams_of(tensor.team)));
     }
-    const bool has_choices = tensor.held == Held::routed && !are_sums_of_some(tensor);
+    const bool has_choices = tensor.held == Held::routed && !are_sums_of_some(graph_, tensor);
     if (has_choices != (output.held == Held::routed)) {
       refuse(
           output.place,
@@ -242,6 +177,7 @@ class Binder {
 
   Binding binding_;
   Dealing dealing_;
+  StageBinder stages_;
   const GraphText& text_;
   Operator& graph_;
 };
@@ -251,6 +187,23 @@ class Binder {
 Operator make_graph(std::shared_ptr<const GraphText> text, const Sizes& sizes, int ranks,
                     DType dtype) {
   return Binder(std::move(text), ranks, dtype).bind(sizes);
+}
+
+std::vector<std::string> faults_without_sizes(std::shared_ptr<const GraphText> text) {
+  return Binder(std::move(text), 1, DType::bf16).faults_without_sizes();
+}
+
+void refuse_faults(std::shared_ptr<const GraphText> text) {
+  const std::vector<std::string> faults = faults_without_sizes(std::move(text));
+  if (!faults.empty()) throw UsageError(join(faults, "; "));
+}
+
+UsageError with_faults_of(std::shared_ptr<const GraphText> text, const UsageError& of_sizes) {
+  const bool knows_sizes = text->knows_sizes;
+  std::vector<std::string> all = faults_without_sizes(std::move(text));
+  // A graph whose sizes are not known has none that fit.
+  if (knows_sizes) all.emplace_back(of_sizes.what());
+  return UsageError(join(all, "; "));
 }
 
 }  // namespace stretto

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,9 +28,10 @@ struct InputText {
   Extent rows, cols;
   Held held = Held::whole;
   TextPlace place = {};
-  std::optional<Extent> matrices = {};  // of a stack
-  std::optional<DType> dtype = {};      // none: the operator's
-  std::string team = {};                // whose ranks hold it; empty: all
+  std::optional<Extent> matrices = {};         // of a stack
+  std::optional<DType> dtype = {};             // none: the operator's
+  std::string team = {};                       // whose ranks hold it; empty: all
+  bool knows_held = true, knows_dtype = true;  // false: the line says what is refused
 };
 
 struct StageText {
@@ -60,9 +62,16 @@ struct GraphText {
   std::vector<StageText> stages;
   std::vector<OutputText> outputs;
   std::string canonical;  // print() of it
+  // What is wrong with lines, each with its place; the rest is what could be read of all of them.
+  std::vector<std::string> faults = {};
+  std::set<std::string, std::less<>> doubtful = {};  // names that such lines may use
+  bool knows_sizes = true;                           // its first line could be read
 };
 
 size_t num_operands(StageKind kind);
+
+// Where the first faults of very many are told.
+inline constexpr std::string_view kMoreFaults = "and there may be more";
 
 // "FILE:LINE:COLUMN: "
 std::string prefix(const GraphText& text, TextPlace place);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "core/text.h"
 
@@ -19,6 +20,8 @@ bool blank(char c) { return c == ' ' || c == '\t'; }
 
 }  // namespace
 
+GraphWords::GraphWords(GraphText& graph) : graph_(graph), most_(kMostReasons) {}
+
 void GraphWords::next_line(std::string_view line) {
   ++line_number_;
   line_ = line.substr(0, line.find('#'));
@@ -30,6 +33,7 @@ void GraphWords::next_line(std::string_view line) {
 void GraphWords::go_to_end() {
   line_number_ = std::max(1, line_number_);
   at_ = 0;
+  most_ = reasons_.size() + kMostReasons;
 }
 
 bool GraphWords::skip_blanks() {
@@ -38,19 +42,25 @@ bool GraphWords::skip_blanks() {
 }
 
 void GraphWords::refuse_at(TextPlace where, std::string reason) {
-  if (!has_enough_reasons()) reasons_.push_back(prefix(graph_, where) + reason);
+  ++num_refused_;
+  if (!has_enough_reasons()) reasons_.push_back({where, std::move(reason)});
 }
 
-bool GraphWords::has_enough_reasons() const {
-  return is_stopped_ || reasons_.size() >= kMostReasons;
+std::vector<std::string> GraphWords::reasons() const {
+  std::vector<const Reason*> sorted;
+  for (const Reason& reason : reasons_) sorted.push_back(&reason);
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Reason* a, const Reason* b) {
+    return std::pair(a->place.line, a->place.column) < std::pair(b->place.line, b->place.column);
+  });
+  std::vector<std::string> out;
+  for (const Reason* reason : sorted) out.push_back(prefix(graph_, reason->place) + reason->what);
+  if (num_refused_ > reasons_.size()) out.push_back(std::string(kMoreFaults));
+  return out;
 }
-
-void GraphWords::stop() { is_stopped_ = true; }
 
 bool GraphWords::expected(std::string_view what) {
-  const std::string_view rest = line_.substr(std::min(at_, line_.size()));
   refuse_at(place(), fmt::format("expected {}, found {}", what,
-                                 rest.empty() ? "the end of the line" : quote(rest)));
+                                 rest().empty() ? "the end of the line" : quote(rest())));
   return false;
 }
 
@@ -83,7 +93,8 @@ bool GraphWords::extent(Extent& to) {
   if (!read) return expected(why);
   to = *read;
   for (const Extent::Name& one : to.names()) {
-    if (std::count(graph_.sizes.begin(), graph_.sizes.end(), one.name)) continue;
+    const bool is_known = std::count(graph_.sizes.begin(), graph_.sizes.end(), one.name) > 0;
+    if (is_known || !graph_.knows_sizes) continue;
     std::vector<std::string_view> known(graph_.sizes.begin(), graph_.sizes.end());
     refuse_at(where, unknown_word("size", one.name, known));
   }
@@ -106,8 +117,7 @@ bool GraphWords::held(Held& to) {
 
 bool GraphWords::of_team(std::string& to) {
   skip_blanks();
-  const std::string_view rest = line_.substr(std::min(at_, line_.size()));
-  if (!rest.starts_with("of") || (rest.size() > 2 && !blank(rest[2]))) return true;
+  if (!rest().starts_with("of") || (rest().size() > 2 && !blank(rest()[2]))) return true;
   at_ += 2;
   skip_blanks();
   const TextPlace where = place();
@@ -115,6 +125,7 @@ bool GraphWords::of_team(std::string& to) {
   std::vector<std::string_view> known;
   for (const TeamText& team : graph_.teams) known.push_back(team.name);
   if (std::count(known.begin(), known.end(), to)) return true;
+  if (!knows_teams_) return false;
   refuse_at(where, known.empty()
                        ? fmt::format("no team {}: a line above says it, as in \"team {} 4\"",
                                      quote(to), to)

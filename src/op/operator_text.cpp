@@ -6,6 +6,7 @@
 #include "core/text.h"
 #include "op/graph_text.h"
 #include "op/names.h"
+#include "op/read_graph.h"
 #include "stretto/error.h"
 #include "stretto/operator.h"
 
@@ -85,7 +86,9 @@ class FieldReader {
     }
     if (!ranks_ && !was_seen("ranks")) reasons_.push_back("ranks= is missing");
     if (!dtype_ && !was_seen("dtype")) reasons_.push_back("dtype= is missing");
-    if (!reasons_.empty()) throw UsageError(join(reasons_, "; "));
+    if (!reasons_.empty()) {
+      throw with_faults_of(std::move(text), UsageError(join(reasons_, "; ")));
+    }
     return make_graph(std::move(text), sizes_, *ranks_, *dtype_);
   }
 

@@ -183,8 +183,8 @@ TEST(Slices, ThatCannotBeAreRefused) {
               testing::HasSubstr("16 matrices of wg are dealt to 5 ranks in blocks of 4, which "
                                  "leaves none for the last: take 15 or 17"));
   EXPECT_THAT(refusal(sizes(kMaxDim, 8), 2),
-              testing::EndsWith("slices*experts is 8589934592; an extent must be between 1 and "
-                                "1073741824"));
+              testing::HasSubstr("slices*experts is 8589934592; an extent must be between 1 and "
+                                 "1073741824"));
   EXPECT_THAT(refusal(sizes(1, 4), 2), testing::HasSubstr("chooses"));
   // Slices there are enough of, and experts not.
   const auto graph = parse_graph(

@@ -1,10 +1,12 @@
 // Any bytes are a graph or a UsageError; what was read prints and reads the same, and with sizes it
-// is an operator, each of whose stages is in one segment, or is refused.
+// is an operator, each of whose stages is in one segment, or is refused. One with faults is refused
+// with any sizes.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 #include <vector>
 
+#include "op/read_graph.h"
 #include "stretto/error.h"
 #include "stretto/schedule.h"
 
@@ -35,6 +37,28 @@ void bind(const std::shared_ptr<const GraphText>& graph, int64_t size, int ranks
   }
 }
 
+// What could be read of a text with faults is never served.
+void bind_faulty(std::string_view text) {
+  std::shared_ptr<const GraphText> graph;
+  try {
+    graph = read_graph(text, "faulty.graph");
+  } catch (const UsageError&) {
+    return;
+  }
+  for (const int64_t size : {0, 1, 16}) {
+    Sizes sizes;
+    for (const std::string& name : sizes_of(*graph)) sizes.emplace_back(name, size);
+    if (size == 16 && !sizes.empty()) sizes.pop_back();
+    for (const int ranks : {0, 1, 2}) {
+      try {
+        make_graph(graph, sizes, ranks, DType::bf16);
+        std::abort();
+      } catch (const UsageError&) {
+      }
+    }
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -42,6 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     graph = parse_graph({reinterpret_cast<const char*>(data), size}, "fuzz.graph");
   } catch (const UsageError&) {
+    bind_faulty({reinterpret_cast<const char*>(data), size});
     return 0;
   }
   const std::string text = print(*graph);

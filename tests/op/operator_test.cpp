@@ -92,9 +92,9 @@ TEST(Graphs, AreRefusedWithAllReasonsAndTheirPlaces) {
   EXPECT_EQ(
       refused_graph("graph g m\nb = silu a\nc = gelu d e\n"),
       "my.graph:2:10: unknown tensor 'a'; there is none; a tensor is made in a line above its "
-      "use; my.graph:3:10: unknown tensor 'd'; known: b; a tensor is made in a line above its "
-      "use; my.graph:3:12: unknown tensor 'e'; known: b; a tensor is made in a line above its "
-      "use; my.graph:3:10: gelu takes 1 tensor, found 2");
+      "use; my.graph:3:10: gelu takes 1 tensor, found 2; my.graph:3:10: unknown tensor 'd'; known: "
+      "b; a tensor is made in a line above its use; my.graph:3:12: unknown tensor 'e'; known: b; a "
+      "tensor is made in a line above its use; my.graph:4:1: a graph needs at least one output");
   EXPECT_EQ(refused_graph("\xef\xbb\xbfgraph g m\n"),
             "my.graph:1:1: the text begins with a byte order mark: save it as UTF-8 without one");
   EXPECT_THAT(refused_graph(""), HasSubstr("expected a graph, found nothing"));
