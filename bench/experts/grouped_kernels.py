@@ -95,7 +95,7 @@ class Product:
     def __init__(self, kernels, sort, tokens, weights, output, counts, sources, targets):
         self.driver = kernels.driver
         self.function, self.shared, self.threads = kernels.functions[sort]
-        self.tickets = torch.zeros(3, dtype=torch.int32, device="cuda")
+        self.tickets = torch.zeros(2, dtype=torch.int32, device="cuda")
         self.keep = (tokens, weights, output, counts, sources, targets)
         experts, rows_of_weights, k = weights.shape
         n = rows_of_weights // sort.halves

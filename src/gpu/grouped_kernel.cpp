@@ -70,7 +70,7 @@ void check_operands(const GroupedConfig& config, const GroupedOperands& o) {
                      o.low_experts));
   demand(o.entry_rows >= 1 && o.entry_rows <= INT32_MAX, "entries of a partition have rows");
   demand(o.rows_of_expert != 0, "a grouped kernel needs the numbers of its experts' rows");
-  demand(o.tickets != 0, "a grouped kernel needs three words of zeros");
+  demand(o.tickets != 0, "a grouped kernel needs two words of zeros");
   demand(!config.gathers || o.sources != 0, "a kernel that gathers needs the rows' sources");
   demand(o.per >= 1 && o.per <= INT32_MAX, "a token has 1 choice or more");
   demand(!config.scatters || o.targets != 0, "a kernel that scatters needs the rows' targets");
@@ -264,9 +264,7 @@ device::GroupedParams grouped_params(const GroupedConfig& config, const GroupedO
   params.most_rows = static_cast<uint32_t>(o.most_rows);
   params.output_rows = static_cast<uint32_t>(o.output.rows);
   params.per = static_cast<uint32_t>(o.per);
-  STRETTO_ASSERT(o.counts_stand != device::kOnceTold || config.ranges == 1,
-                 "who clears what is told counts blocks by their tickets");
-  params.counts_stand = o.counts_stand;
+  params.is_partition_early = o.is_partition_early ? 1 : 0;
   return params;
 }
 

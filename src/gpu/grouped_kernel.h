@@ -54,8 +54,10 @@ struct GroupedOperands {
   int64_t per = 1;               // what stands there over `per` is the row's row of tokens
   DevicePtr targets = 0;         // int32, where it scatters; below 0: nowhere
   DevicePtr row_weights = 0;     // float, where it weighs
-  DevicePtr tickets = 0;         // uint32, three zeros; of one launch at a time, which leaves zeros
-  device::CountsStand counts_stand = device::kOnceStreamIsDone;
+  DevicePtr tickets = 0;         // uint32, two zeros; of one launch at a time, which leaves zeros
+  // What is ahead of the launch on its stream is another of experts, which writes neither the
+  // partition nor the weights: both are read before it has ended.
+  bool is_partition_early = false;
 };
 
 // Throws UsageError when the operands do not fit together or to the kernel.

@@ -225,17 +225,6 @@ std::string why_not_at_once(const std::vector<ExpertProduct>& products) {
   return "";
 }
 
-// What is enqueued right ahead of the kernel on its stream; null: nothing.
-const Step* step_ahead(const RankProgram& program, uint32_t kernel) {
-  for (const StepStream& stream : program.streams) {
-    for (size_t at = 1; at < stream.steps.size(); ++at) {
-      const Step& step = stream.steps[at];
-      if (step.kind == StepKind::gemm && step.index == kernel) return &stream.steps[at - 1];
-    }
-  }
-  return nullptr;
-}
-
 std::string find(const Plan& plan, const TileSums& sums, const std::vector<BlockPart>& kernel,
                  std::vector<ExpertProduct>& products) {
   if (kernel.empty()) return "";
@@ -271,19 +260,16 @@ std::string why_no_expert_products(const Plan& plan, const TileSums& sums,
 }
 
 std::optional<uint32_t> experts_ahead(const RankProgram& program, uint32_t kernel) {
-  const Step* const ahead = step_ahead(program, kernel);
-  const bool is_found = ahead != nullptr && ahead->kind == StepKind::gemm &&
-                        is_by_experts(program.needs[ahead->index]);
-  return is_found ? std::optional(ahead->index) : std::nullopt;
-}
-
-bool is_behind_counts(const Plan& plan, const RankProgram& program, uint32_t kernel,
-                      const Region& counts) {
-  const Step* const ahead = step_ahead(program, kernel);
-  if (ahead == nullptr || ahead->kind != StepKind::route) return false;
-  const std::span<const Region> made = plan.writes(ahead->instr(plan));
-  return std::any_of(made.begin(), made.end(),
-                     [&](const Region& table) { return table.overlaps(counts); });
+  for (const StepStream& stream : program.streams) {
+    for (size_t at = 1; at < stream.steps.size(); ++at) {
+      const Step &ahead = stream.steps[at - 1], &step = stream.steps[at];
+      if (step.kind != StepKind::gemm || step.index != kernel) continue;
+      const bool is_found =
+          ahead.kind == StepKind::gemm && is_by_experts(program.needs[ahead.index]);
+      return is_found ? std::optional(ahead.index) : std::nullopt;
+    }
+  }
+  return std::nullopt;
 }
 
 GroupedShape shape_of(const ExpertProduct& product) {

@@ -37,9 +37,6 @@ std::string why_no_expert_products(const Plan& plan, const TileSums& sums,
 
 // The kernel of experts that is the step ahead of this kernel's in its stream, if one is.
 std::optional<uint32_t> experts_ahead(const RankProgram& program, uint32_t kernel);
-// Whether that step is a collective whose kernel makes these counts too (StepKind::route).
-bool is_behind_counts(const Plan& plan, const RankProgram& program, uint32_t kernel,
-                      const Region& counts);
 
 inline bool is_by_experts(const GemmNeeds& needs) { return needs.library && needs.grouped; }
 

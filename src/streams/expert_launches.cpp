@@ -13,25 +13,23 @@ using cuda::Matrix;
 
 // Callers that give other tensors each time have no use for more.
 constexpr size_t kMostKnown = 64;
-constexpr size_t kTicketWords = 3;
 
 void ExpertLaunches::add(const std::vector<ExpertProduct>& products, const cuda::GemmNeeds& needs,
-                         int sms, device::CountsStand counts_stand) {
+                         int sms, bool is_behind_experts) {
   std::vector<Launch>& launches = by_kernel_.emplace_back();
   for (const ExpertProduct& product : products) {
-    const device::GroupedConfig config = cuda::config_for(setup_.plan, needs, product);
-    device::CountsStand stand = launches.empty() ? counts_stand : device::kEver;
-    if (stand == device::kOnceTold && config.ranges > 1) stand = device::kOnceStreamIsDone;
+    const bool is_partition_early = is_behind_experts || !launches.empty();
     Launch& launch = launches.emplace_back();
+    const device::GroupedConfig config = cuda::config_for(setup_.plan, needs, product);
     launch.kernel = &setup_.kernels.experts(setup_.device, config);
     launch.blocks = sms > 0 ? sms : setup_.device.num_sms();
-    launch.tickets = cuda::upload(std::vector<uint32_t>(kTicketWords, 0));
+    launch.tickets = cuda::upload(std::vector<uint32_t>(2, 0));
     for (int set = 0; set < setup_.sets; ++set) {
       launch.by_set.push_back(operands_of(product, needs.scatters, set, launch.tickets.address()));
       GroupedOperands& operands = launch.by_set.back();
       operands.low_experts = std::min<int64_t>(
           product.experts, cuda::low_experts(config, cuda::shape_of(product), launch.blocks));
-      operands.counts_stand = stand;
+      operands.is_partition_early = is_partition_early;
     }
   }
 }
@@ -69,13 +67,6 @@ GroupedOperands ExpertLaunches::operands_of(const ExpertProduct& product, bool s
   operands.per = product.per;
   operands.tickets = tickets;
   return operands;
-}
-
-cuda::DevicePtr ExpertLaunches::told_at(uint32_t number) const {
-  if (!has(number)) return 0;
-  const GroupedOperands& first = by_kernel_[number].front().by_set.front();
-  if (first.counts_stand != device::kOnceTold) return 0;
-  return first.tickets + (kTicketWords - 1) * sizeof(uint32_t);
 }
 
 bool ExpertLaunches::is_any() const {
@@ -129,7 +120,7 @@ void ExpertLaunches::launch(uint32_t number, const cuda::Stream& stream, bool st
 }
 
 void ExpertLaunches::restart() {
-  const uint32_t zeros[kTicketWords] = {};
+  const uint32_t zeros[2] = {};
   for (std::vector<Launch>& launches : by_kernel_) {
     for (Launch& launch : launches) launch.tickets.upload(zeros, sizeof(zeros));
   }

@@ -17,12 +17,10 @@ class ExpertLaunches {
   explicit ExpertLaunches(const LaunchSetup& setup) : setup_(setup) {}
 
   // The products of a kernel of the plan's, on so many SMs, 0: all. Which kernel they are is
-  // counted from 0. `counts_stand`: of the first one, by what is ahead of the kernel on its stream;
-  // those behind it stand behind each other.
+  // counted from 0. `is_behind_experts`: what is ahead of it on its stream is such a kernel too, so
+  // that their partitions were made before that one began; it writes no weights either.
   void add(const std::vector<cuda::ExpertProduct>& products, const cuda::GemmNeeds& needs, int sms,
-           device::CountsStand counts_stand);
-  // Where who makes its counts tells kernel `number` that they stand; 0: it does not ask.
-  cuda::DevicePtr told_at(uint32_t number) const;
+           bool is_behind_experts);
   bool is_any() const;
   // Whether kernel `number` has been added and launches anything.
   bool has(uint32_t number) const {

@@ -52,8 +52,7 @@ device::RoutedTo<GpuBlock> routed_to(const LowLatencyCall::Routed& routed, int b
           counts + routed.experts,
           blocks,
           met,
-          reinterpret_cast<device::int32*>(met + 1),
-          pointer<device::uint32>(routed.told)};
+          reinterpret_cast<device::int32*>(met + 1)};
 }
 
 }  // namespace

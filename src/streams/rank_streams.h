@@ -146,11 +146,7 @@ class RankStreams {
   bool starts_early(const Op& op) const;
   // The op before it in its stream, where that is the one enqueued right before.
   const Op* ahead_of(const Op& op) const;
-  const Op* behind(const Op& op) const;  // likewise
-  // Of a kernel of experts that launches anything, as `experts_` counts them; kNoExperts: op is
-  // none.
-  uint32_t number_of_experts(const Op* op) const;
-  static constexpr uint32_t kNoExperts = ~0u;
+  bool is_behind_experts(const Op& op) const;  // a kernel of them that launches anything
   // Of an op that receives: its product is the op before it, and does not read where it writes.
   bool receives_early(const Op& op, int set, const cuda::LowLatencyCall& call) const;
 

@@ -43,17 +43,11 @@ void RankStreams::add_product(uint32_t kernel) {
     few_rows_.add(kernel, found.front());
   }
   // Where a rank has no experts, nothing is launched.
-  std::vector<cuda::ExpertProduct> products;
-  if (by_experts) products = cuda::expert_products_of(setup_.plan, *program.sums, parts);
   const std::optional<uint32_t> ahead = cuda::experts_ahead(program, kernel);
-  device::CountsStand counts_stand = device::kOnceStreamIsDone;
-  if (ahead && experts_.has(program.number_of_kind(*ahead))) {
-    counts_stand = device::kEver;
-  } else if (!products.empty() &&
-             cuda::is_behind_counts(setup_.plan, program, kernel, products[0].counts)) {
-    counts_stand = device::kOnceTold;
-  }
-  experts_.add(products, needs, sms, counts_stand);
+  const bool is_behind_experts = ahead && experts_.has(program.number_of_kind(*ahead));
+  experts_.add(by_experts ? cuda::expert_products_of(setup_.plan, *program.sums, parts)
+                          : std::vector<cuda::ExpertProduct>(),
+               needs, sms, is_behind_experts);
   if (by_experts || needs.few_rows) {
     library_.add_none();
   } else {
@@ -168,16 +162,11 @@ const RankStreams::Op* RankStreams::ahead_of(const Op& op) const {
   return at > 0 && ops_[at - 1].stream == op.stream ? &ops_[at - 1] : nullptr;
 }
 
-const RankStreams::Op* RankStreams::behind(const Op& op) const {
-  const auto at = static_cast<size_t>(&op - ops_.data()) + 1;
-  return at < ops_.size() && ops_[at].stream == op.stream ? &ops_[at] : nullptr;
-}
-
-uint32_t RankStreams::number_of_experts(const Op* op) const {
-  if (op == nullptr || op->kind != StreamOp::gemm) return kNoExperts;
-  const bool by_experts = cuda::is_by_experts(setup_.program.needs[op->index]);
-  const uint32_t number = setup_.program.number_of_kind(op->index);
-  return by_experts && experts_.has(number) ? number : kNoExperts;
+bool RankStreams::is_behind_experts(const Op& op) const {
+  const Op* const ahead = ahead_of(op);
+  return ahead != nullptr && ahead->kind == StreamOp::gemm &&
+         cuda::is_by_experts(setup_.program.needs[ahead->index]) &&
+         experts_.has(setup_.program.number_of_kind(ahead->index));
 }
 
 // A kernel of a collective waits for its stream itself, and lets the next one start before it has
@@ -259,10 +248,7 @@ void RankStreams::make_collective(const Op& op, const Stream& stream, int set,
   }
   // Experts' products write neither ids nor weights nor a partition, and wait for their stream
   // before they let the next kernel start.
-  call.chosen.looks_early = number_of_experts(ahead_of(op)) != kNoExperts;
-  if (call.routed.entry_rows != 0) {
-    call.routed.told = experts_.told_at(number_of_experts(behind(op)));
-  }
+  call.chosen.looks_early = is_behind_experts(op);
   collectives_.launch(op.index, stream, call, receives_early(op, set, call));
 }
 

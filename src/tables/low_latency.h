@@ -45,7 +45,6 @@ struct LowLatencyCall {
     int32_t first_expert = 0, experts = 0;  // of the rank
     int32_t entry_rows = 0, entries = 0;    // 0: it makes none
     DevicePtr choices = 0, experts_of_entries = 0, rows = 0, counts = 0;
-    DevicePtr told = 0;  // a word for who reads counts before the kernel has ended; 0: nobody
 
     bool operator==(const Routed&) const = default;
   } routed = {};

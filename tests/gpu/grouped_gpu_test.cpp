@@ -142,8 +142,8 @@ class GroupedGpuTest : public GpuTest {
     const int64_t stride = n + 24;
     DeviceMemory output(bytes((num_tokens + 3) * stride));
     const DeviceMemory count_words = upload(counts), source_words = upload(sources),
-                       target_words = upload(targets), row_weights = upload(weights_of_rows);
-    DeviceMemory tickets = upload(std::vector<uint32_t>(3));
+                       target_words = upload(targets), row_weights = upload(weights_of_rows),
+                       tickets = upload(std::vector<uint32_t>(2));
     GroupedOperands operands;
     operands.experts = experts;
     operands.most_rows = rows;
@@ -162,13 +162,13 @@ class GroupedGpuTest : public GpuTest {
     operands.tickets = tickets.address();
     const device::GroupedParams params = grouped_params(config, operands);
     // Behind another of experts that writes elsewhere, and started while that is far from its end.
-    const DeviceMemory other_tickets = upload(std::vector<uint32_t>(3));
+    const DeviceMemory other_tickets = upload(std::vector<uint32_t>(2));
     const DeviceMemory elsewhere(output.num_bytes());
     GroupedOperands others = operands;
     others.output.address = elsewhere.address();
     others.tickets = other_tickets.address();
     const device::GroupedParams ahead = grouped_params(config, others);
-    operands.counts_stand = device::kEver;
+    operands.is_partition_early = true;
     const device::GroupedParams early = grouped_params(config, operands);
 
     std::vector<uint16_t> first;
@@ -189,18 +189,6 @@ class GroupedGpuTest : public GpuTest {
       kernel.launch(*stream_, 1, ahead);
       kernel.launch(*stream_, device_->num_sms(), early, device_->can_overlap());
     });
-    if (config.ranges == 1) {
-      operands.counts_stand = device::kOnceTold;
-      const device::GroupedParams told = grouped_params(config, operands);
-      for (const uint32_t word : {1u, 0u}) {  // without it the kernel waits for its stream
-        expect_the_same(fmt::format("told by {}", word), [&] {
-          const uint32_t words[3] = {0, 0, word};
-          tickets.upload(words, sizeof(words));
-          kernel.launch(*stream_, device_->num_sms(), told);
-        });
-        EXPECT_EQ(contents<uint32_t>(tickets, 3), (std::vector<uint32_t>(3)));
-      }
-    }
 
     std::vector<bool> written(first.size());
     double error = 0, size = 0;
@@ -301,7 +289,7 @@ TEST_F(GroupedGpuTest, WildTablesWriteNothingElse) {
   const DeviceMemory count_words = upload(counts), source_words = upload(sources),
                      target_words = upload(targets),
                      row_weights = upload(std::vector<float>(kRows, 1.0f)),
-                     tickets = upload(std::vector<uint32_t>(3));
+                     tickets = upload(std::vector<uint32_t>(2));
   GroupedOperands operands;
   operands.experts = kExperts;
   operands.most_rows = kRows;

@@ -298,7 +298,7 @@ TEST(GroupedOperandsTest, ThatDoNotFitAreRefused) {
     o.weights.rows = 3 * 80 + 63;
   });
   expect_refused("are bf16", config, [](auto& o) { o.output.dtype = DType::fp16; });
-  expect_refused("three words of zeros", config, [](auto& o) { o.tickets = 0; });
+  expect_refused("two words of zeros", config, [](auto& o) { o.tickets = 0; });
   GroupedConfig gathering = config;
   gathering.gathers = true;
   expect_refused("sources", gathering, [](auto&) {});

@@ -330,26 +330,6 @@ TEST(ExpertProducts, StandBehindTwoKernelsThatBringTheirTokens) {
   }
 }
 
-// Of these a kernel tells that counts stand, before it has ended.
-TEST(ExpertProducts, StandBehindTheirCountsOrDoNot) {
-  const auto behind = [](const std::string& op, const char* schedule) {
-    const Plan plan = plan_of(op + " t=128 h=256 f=512 experts=8 k=2 dtype=bf16 ranks=2", schedule);
-    std::string found;
-    for (const RankProgram& program : programs_of(plan)) {
-      for (uint32_t kernel = 0; kernel < program.gemms.size(); ++kernel) {
-        for (const ExpertProduct& product :
-             expert_products_of(plan, *program.sums, program.gemms[kernel])) {
-          found += is_behind_counts(plan, program, kernel, product.counts) ? "yes " : "no ";
-        }
-      }
-    }
-    return found;
-  };
-  EXPECT_EQ(behind("moe-ep", "low-latency"), "yes no yes no ");
-  EXPECT_EQ(behind("moe-tp", "low-latency"), "yes no yes no ");
-  EXPECT_EQ(behind("moe-ep", "library"), "no no no no ");
-}
-
 // Only there do partition and weights stand before the kernel ahead has ended.
 TEST(ExpertProducts, StandBehindOthersOfExpertsOrDoNot) {
   const auto ahead_of_all = [](const Plan& plan) {

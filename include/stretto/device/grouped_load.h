@@ -10,20 +10,6 @@ namespace stretto::device {
 
 #ifdef STRETTO_DEVICE
 
-// One thread: whether the kernel ahead has told that counts stand. Where that takes long, a rank is
-// late, and waiting for the stream is as good: so nobody hangs on its being told.
-STRETTO_DEVICE bool are_counts_told(const GroupedParams& params) {
-  constexpr uint32 kMostLooks = 1024;  // a ms
-  for (uint32 look = 0; look < kMostLooks; ++look) {
-    if (load_relaxed_sys(params.tickets + 2) != 0) {
-      fence_acq_rel_sys();
-      return true;
-    }
-    if (look > 16) sleep_ns(100);
-  }
-  return false;
-}
-
 // One thread: weights of a stage, which also awaits rows of tokens where they are sorted.
 template <GroupedConfig kConfig>
 STRETTO_DEVICE void load_weights(const GroupedParams& params, const GroupedShared<kConfig>& shared,
@@ -57,11 +43,11 @@ STRETTO_DEVICE void load_tokens(const GroupedParams& params, const GroupedShared
 // One warp, one thread of which loads. It also finds the block's tiles, for all others. The first
 // two are given, and then a block takes the next one that no other has: so tiles that lie side by
 // side, and share weights, begin at about the same time, however far blocks have drifted apart. It
-// asks for a tile two ahead, since the answer takes a while. Where counts stand early it asks for
-// the first stages' weights before the kernel ahead has ended.
+// asks for a tile two ahead, since the answer takes a while. Where the partition stands early it
+// asks for the first stages' weights before the kernel ahead has ended.
 template <GroupedConfig kConfig>
-STRETTO_DEVICE void grouped_load(const GroupedParams& params, const GroupedShared<kConfig>& shared,
-                                 bool is_early) {
+STRETTO_DEVICE void grouped_load(const GroupedParams& params,
+                                 const GroupedShared<kConfig>& shared) {
   const bool leads = is_elected();
   constexpr bool kTickets = kConfig.ranges == 1;
   const uint32 count = shared.num_tiles(params), groups = shared.groups();
@@ -75,7 +61,7 @@ STRETTO_DEVICE void grouped_load(const GroupedParams& params, const GroupedShare
     }
   };
   uint32 early_end = first_k;  // of the first tile's weights that are asked for already
-  if (is_early) {
+  if (params.is_partition_early != 0) {
     if (number < count) {
       const GroupedTile tile = shared.find_tile(params, number, expert);
       early_end = first_k + kConfig.stages < end_k ? first_k + kConfig.stages : end_k;
@@ -124,7 +110,6 @@ STRETTO_DEVICE void grouped_load(const GroupedParams& params, const GroupedShare
   if constexpr (kTickets) {
     if (leads && next_of_ring_acq_rel_gpu(params.tickets + 1, gridDim.x) == gridDim.x - 1) {
       *params.tickets = 0;
-      if (params.counts_stand == kOnceTold) params.tickets[2] = 0;
     }
   }
 }

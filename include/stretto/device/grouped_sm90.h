@@ -31,10 +31,7 @@ STRETTO_DEVICE void grouped_sm90(const GroupedParams& params) {
     prefetch_tensor_map(&params.weights + lane);
   }
   if (threadIdx.x == 0) shared.init_barriers();
-  bool is_early = params.counts_stand == kEver;
-  if (params.counts_stand == kOnceTold) {
-    is_early = __syncthreads_or(threadIdx.x == 0 && are_counts_told(params)) != 0;
-  }
+  const bool is_early = params.is_partition_early != 0;
   if (!is_early) wait_for_stream();
   shared.copy_counts(params);
   __syncthreads();
@@ -45,7 +42,7 @@ STRETTO_DEVICE void grouped_sm90(const GroupedParams& params) {
 
   if (warp >= kLoadWarp) {
     give_registers<kRegisters.mover>();
-    if (warp == kLoadWarp) grouped_load<kConfig>(params, shared, is_early);
+    if (warp == kLoadWarp) grouped_load<kConfig>(params, shared);
     if (warp == kLoadWarp + 1) grouped_store<kConfig>(params, shared);
     if constexpr (kConfig.gathers) {
       if (warp >= kGatherWarp) grouped_gather<kConfig>(params, shared, warp - kGatherWarp);

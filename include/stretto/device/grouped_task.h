@@ -124,18 +124,6 @@ STRETTO_HOST_DEVICE int32 received_bytes(const GroupedConfig& config) {
   return (config.ranges - 1) * own * kTokenChunkRows * config.columns * 4;
 }
 
-// From when on the partition's counts can be read, and weights asked for. Tokens are what kernels
-// ahead make, whichever it is.
-enum CountsStand : uint32 {
-  kOnceStreamIsDone,
-  // The kernel ahead on the stream is another of experts. That writes neither the partition nor
-  // weights, and has waited for all ahead of it before it let this one start.
-  kEver,
-  // The kernel ahead makes the partition, has waited so too, and sets tickets[2] once counts stand,
-  // which the last block clears. Of one range only.
-  kOnceTold,
-};
-
 struct GroupedParams {
   TensorMap weights;             // (K, columns, experts), of swiglu (K, 8, 2, columns / 8, experts)
   TensorMap tokens[kMostUnits];  // sorted rows, so many units of them at once
@@ -144,8 +132,8 @@ struct GroupedParams {
   const int32* sources;         // of each sorted row a choice, where the kernel gathers
   const int32* targets;         // its row of the output, where the kernel scatters
   const float* row_weights;     // of each sorted row
-  // Zeros ahead of the first launch, and behind each: how many tiles blocks have asked for, how
-  // many blocks are done, and whether counts are told (kOnceTold).
+  // Zeros ahead of the first launch, and behind each: how many tiles blocks have asked for, and how
+  // many blocks are done.
   uint32* tickets;
   uint64 tokens_address;  // where the kernel gathers
   uint64 output_address;  // where it scatters
@@ -164,7 +152,10 @@ struct GroupedParams {
   uint32 per;            // choice c takes row c / per of tokens
   uint32 gate_last;      // of swiglu: the first half of weights is of U, the second of the gate
   uint32 low_from;       // tiles of this expert and those behind it are half as high
-  uint32 counts_stand;   // a CountsStand
+  // The kernel ahead on the stream is another of experts. That writes neither this one's partition
+  // nor its weights, and has waited for all ahead of it before it let this one start: so counts may
+  // be read, and weights come, before it has ended. Tokens may be what it makes.
+  uint32 is_partition_early;
 };
 static_assert(sizeof(GroupedParams) == 3072);
 

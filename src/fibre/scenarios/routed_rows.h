@@ -28,7 +28,6 @@ class RoutedWorld {
         state_(world.local<uint64>("state", size_t(world.shape().blocks), 0)),
         route_blocks_(world.shape().blocks >= 4 ? 2 : 1),
         met_(world.local<uint64>("met", 1, 0)),
-        told_(world.local<uint32>("told", 1, 0)),
         totals_(world.local<int32>("totals", size_t(route_blocks_) * (kChosenExperts + 1), 0)),
         bad_(world.local<uint64>("bad", 1, 0)) {}
 
@@ -47,7 +46,7 @@ class RoutedWorld {
     Buffer<int32> ids, all_ids;
     Buffer<float> weights, all_weights;
     Buffer<Vec16> input, rows;
-    Buffer<int32> tokens, experts, row_of_choice, counts, counts_seen;
+    Buffer<int32> tokens, experts, row_of_choice, counts;
   };
 
   ChosenSizes sizes() const {
@@ -73,8 +72,7 @@ class RoutedWorld {
            world_.local<int32>("CHOICES", most * kEntryRows, kUntouched),
            world_.local<int32>("EXPERTS", most, kUntouched),
            world_.local<int32>("ROWS", kChoices, kUntouched),
-           world_.local<int32>("COUNTS", kChosenExperts + 1, kUntouched),
-           world_.local<int32>("counts seen", kChosenExperts, kUntouched)};
+           world_.local<int32>("COUNTS", kChosenExperts + 1, kUntouched)};
     for (uint32 r = 0; r < ranks_; ++r) {
       const uint32 first = first_of(r), last = first_of(r + 1);
       for (uint32 t = first; t < last; ++t) {
@@ -90,7 +88,6 @@ class RoutedWorld {
     }
     const ChosenSizes of = sizes();
     world_.launch([=, *this](Block& block) {
-      wait_for_kernels_before(block);
       const int r = block.rank();
       const auto rank = uint32(r);
       const ChosenArgs<Block> chosen{of,           c.ids.at(r),      {},           c.weights.at(r),
@@ -100,10 +97,8 @@ class RoutedWorld {
           {{chosen, c.input.at(r), c.rows.at(r), 0, c.all_ids.at(r), c.all_weights.at(r), {}},
            {shares_.begin(share_of(rank)), experts_of(rank), kEntryRows, entries_of(rank),
             c.tokens.at(r), c.experts.at(r), c.row_of_choice.at(r), c.counts.at(r),
-            c.counts.at(r) + experts_of(rank), route_blocks_, met_.at(r), totals_.at(r),
-            told_.at(r)}});
+            c.counts.at(r) + experts_of(rank), route_blocks_, met_.at(r), totals_.at(r)}});
     });
-    world_.launch_early(1, 1, [=, *this](Block& block) { take_counts(block, c); });
     Call kept = c;
     kept.rows = read_behind(world_, c.rows);
     kept.all_ids = read_behind(world_, c.all_ids);
@@ -112,26 +107,7 @@ class RoutedWorld {
     kept.experts = read_behind(world_, c.experts);
     kept.row_of_choice = read_behind(world_, c.row_of_choice);
     kept.counts = read_behind(world_, c.counts);
-    kept.counts_seen = read_behind(world_, c.counts_seen);
     calls_.push_back(kept);
-  }
-
-  // As a product of experts does: it reads counts once they are told, or behind its stream where
-  // that takes long, and clears what told it.
-  void take_counts(Block& block, const Call& c) const {
-    constexpr int kMostLooks = 40;
-    const int r = block.rank();
-    bool is_told = false;
-    for (int look = 0; look < kMostLooks && !is_told; ++look) {
-      is_told = block.load(told_.at(r), Order::kAcquire, Scope::kGpu) != 0;
-    }
-    if (!is_told) block.wait_for_kernel_before();
-    for (int32 e = 0; e < experts_of(uint32(r)); ++e) {
-      const int32 count = c.counts.at(r)[e];
-      c.counts_seen.at(r)[e] = count;
-    }
-    block.wait_for_kernel_before();
-    block.store(told_.at(r), 0u, Order::kRelaxed, Scope::kGpu);
   }
 
   void expect_all(const Buffer<int32>& got, uint32 rank, const std::vector<int32>& want,
@@ -163,8 +139,6 @@ class RoutedWorld {
       expect_all(c.experts, r, experts, "an entry's expert is wrong");
       expect_all(c.row_of_choice, r, rows, "a choice's row is wrong");
       expect_all(c.counts, r, counts, "a count is wrong");
-      counts.pop_back();
-      expect_all(c.counts_seen, r, counts, "a count was read before it stood");
       check_rows(c, call, r);
     }
     return uint64(bad);
@@ -197,7 +171,6 @@ class RoutedWorld {
   Buffer<uint64> state_;
   int32 route_blocks_;
   Buffer<uint64> met_;
-  Buffer<uint32> told_;
   Buffer<int32> totals_;
   Buffer<uint64> bad_;
   std::vector<Call> calls_ = {};

@@ -25,8 +25,6 @@ struct RoutedTo {
   int32 blocks;
   Ptr<Block, uint64> met;
   Ptr<Block, int32> totals;
-  // Set once rows_of_expert stands, for a kernel that begins early and clears it; null: none does.
-  Ptr<Block, uint32> told;
 };
 
 template <class Block>
@@ -108,9 +106,7 @@ class SendAndRoute : SendChosenRows<Format, kInFlight, Block> {
     STRETTO_PRIMITIVE void meet_all() const {
       if (blocks > 1) its.tell_totals(own_totals);
     }
-    STRETTO_PRIMITIVE void part() const {
-      if (block == 0) its.tell_counts();
-    }
+    STRETTO_PRIMITIVE void part() const {}
     STRETTO_PRIMITIVE void end() const {}
     STRETTO_PRIMITIVE Words at(int32 of_block, Words totals, int32 column) const {
       return of_block == block ? totals + column : its.totals_of(of_block) + column;
@@ -139,11 +135,6 @@ class SendAndRoute : SendChosenRows<Format, kInFlight, Block> {
     return told_;
   }
 
-  // By all threads of the block that has stored them, behind a barrier.
-  STRETTO_PRIMITIVE void tell_counts() {
-    if (!to_.told || block_.thread_idx() != 0) return;
-    block_.store(to_.told, uint32{1}, Order::kRelease, Scope::kGpu);
-  }
   STRETTO_PRIMITIVE Words totals_of(int32 block) const {
     return to_.totals + block * (to_.experts + 1);
   }
