@@ -43,8 +43,8 @@ def filled(sort):
 TILES = tuple(Sort(*tile) for tile in (
     (256, 128, 4), (128, 192, 5), (128, 256, 4), (192, 128, 4), (128, 128, 6), (256, 96, 4), (192, 96, 5), (128, 96, 7),
     (256, 64, 5), (192, 64, 6), (128, 64, 8), (256, 32, 5), (192, 32, 6), (128, 32, 10), (128, 64, 8, 2),
-    (128, 128, 6, 2), (128, 64, 8, 3), (128, 128, 6, 3)))
-MOST_RANGES, SMS_OF_RANGES, WORTH_RANGES, MOST_GATHERED = 3, 132, 0.9, 192
+    (128, 128, 6, 2)))
+SMS_OF_RANGES, WORTH_RANGES, MOST_GATHERED = 132, 0.9, 192
 SHORT_K, FEWEST_ROWS, ROWS_OF_TALL, STAGES_OF_SHORT_K = 256, 32, 96, 4
 
 
@@ -114,11 +114,5 @@ def fitted(rows, experts, columns, k, num_sms=132, gathers=False):
         us = [expert_us(tile, mean, experts, columns, k, gathers, sms) for tile in tiles]
         return min(us), tiles[us.index(min(us))]
 
-    ranges, least = 1, best(1, SMS_OF_RANGES)[0]
-    for more in range(2, MOST_RANGES + 1):
-        if k <= (2 * more - 1) * 64:
-            break
-        us = best(more, SMS_OF_RANGES)[0]
-        if us < WORTH_RANGES * least:
-            ranges, least = more, us
-    return best(ranges, num_sms)[1]
+    splits = k > 192 and best(2, SMS_OF_RANGES)[0] < WORTH_RANGES * best(1, SMS_OF_RANGES)[0]
+    return best(2 if splits else 1, num_sms)[1]

@@ -118,8 +118,8 @@ std::string why_illegal(const GroupedConfig& config) {
         config.rows);
   }
   // Clusters of four find too few places on a GPU.
-  if (config.ranges < 1 || config.ranges > 3) {
-    return fmt::format("a grouped kernel has 1 to 3 ranges of K, not {}", config.ranges);
+  if (config.ranges != 1 && config.ranges != 2) {
+    return fmt::format("a grouped kernel has 1 or 2 ranges of K, not {}", config.ranges);
   }
   // Of others the compiler spills some bytes where ranges are added up.
   if (config.ranges > 1 && (config.columns != 128 || config.rows > 128)) {

@@ -18,12 +18,10 @@ constexpr int kSmsOfRanges = 132;
 constexpr double kWorthRanges = 0.9;
 
 constexpr ExpertTile kTiles[] = {
-    {256, 128, 4},    {128, 192, 5},   {128, 256, 4},    {192, 128, 4}, {128, 128, 6},
-    {256, 96, 4},     {192, 96, 5},    {128, 96, 7},     {256, 64, 5},  {192, 64, 6},
-    {128, 64, 8},     {256, 32, 5},    {192, 32, 6},     {128, 32, 10}, {128, 64, 8, 2},
-    {128, 128, 6, 2}, {128, 64, 8, 3}, {128, 128, 6, 3},
+    {256, 128, 4}, {128, 192, 5}, {128, 256, 4},   {192, 128, 4},    {128, 128, 6}, {256, 96, 4},
+    {192, 96, 5},  {128, 96, 7},  {256, 64, 5},    {192, 64, 6},     {128, 64, 8},  {256, 32, 5},
+    {192, 32, 6},  {128, 32, 10}, {128, 64, 8, 2}, {128, 128, 6, 2},
 };
-constexpr int kMostRanges = 3;
 constexpr int kMostGathered = 192;  // rows of a tile, by four warps
 
 // One H200, 400 times of products of six models; but for the first two in cycles of an SM.
@@ -150,17 +148,11 @@ ExpertTile expert_tile(const ExpertLoad& of, bool gathers, int sms) {
     }
     return std::pair(best, least);
   };
-  int ranges = 1;
-  double least = best_of(1, kSmsOfRanges).second;
-  for (int more = 2; more <= kMostRanges; ++more) {
-    // Each range has two blocks of K at least.
-    if (of.k <= (2 * more - 1) * kBlockOfK) break;
-    const double us = best_of(more, kSmsOfRanges).second;
-    if (us >= kWorthRanges * least) continue;
-    ranges = more;
-    least = us;
-  }
-  return best_of(ranges, sms).first;
+  // Each range has two blocks of K at least.
+  const bool can_split = of.k > 3 * kBlockOfK;
+  const bool splits =
+      can_split && best_of(2, kSmsOfRanges).second < kWorthRanges * best_of(1, kSmsOfRanges).second;
+  return best_of(splits ? 2 : 1, sms).first;
 }
 
 double gathers_times(const ExpertLoad& of, int sms) {

@@ -232,9 +232,7 @@ constexpr GroupedConfig kTiles[] = {{.columns = 256, .rows = 128, .stages = 4},
                                     {.columns = 192, .rows = 96, .stages = 5},
                                     {.columns = 192, .rows = 128, .stages = 4},
                                     {.columns = 128, .rows = 128, .stages = 6, .ranges = 2},
-                                    {.columns = 128, .rows = 64, .stages = 8, .ranges = 2},
-                                    {.columns = 128, .rows = 128, .stages = 6, .ranges = 3},
-                                    {.columns = 128, .rows = 64, .stages = 8, .ranges = 3}};
+                                    {.columns = 128, .rows = 64, .stages = 8, .ranges = 2}};
 
 // Those of every tile, of which `choose` sets some choices each.
 template <typename... Choose>

@@ -25,7 +25,6 @@ constexpr GroupedConfig kOfShortK{.columns = 192, .rows = 128, .stages = 4, .tog
 constexpr GroupedConfig kTallOfShortK{.columns = 128, .rows = 192, .stages = 4, .together = 3};
 constexpr GroupedConfig kOfThree{.columns = 192, .rows = 128, .stages = 4};
 constexpr GroupedConfig kOfRanges{.columns = 128, .rows = 128, .stages = 6, .ranges = 2};
-constexpr GroupedConfig kOfThreeRanges{.columns = 128, .rows = 128, .stages = 6, .ranges = 3};
 
 // Every row of every block of columns lies in one tile, and few are multiplied in vain.
 template <GroupedConfig kConfig>
@@ -100,7 +99,7 @@ TEST(GroupedTiles, AreLowWhereTheLastRoundIsHalfEmpty) {
 // All chunks of a tile are added up and stored by one range each, and what the others send fits
 // where stages were.
 TEST(GroupedRanges, ShareOutTheChunksOfATile) {
-  for (const uint32_t ranges : {1, 2, 3}) {
+  for (const uint32_t ranges : {1, 2}) {
     for (uint32_t rows = 16; rows <= 192; rows += 16) {
       const uint32_t chunks = (rows + device::kTokenChunkRows - 1) / device::kTokenChunkRows;
       EXPECT_EQ(device::first_chunk_of(rows, 0, ranges), 0u);
@@ -112,20 +111,15 @@ TEST(GroupedRanges, ShareOutTheChunksOfATile) {
         EXPECT_GT(device::first_chunk_of(rows, range + 1, ranges), chunk);
       }
       for (uint32_t row = rows - 15; row <= rows; ++row) {
-        for (uint32_t range = 0; range < ranges; ++range) {
-          EXPECT_EQ(device::first_chunk_of(row, range, ranges),
-                    device::first_chunk_of(rows, range, ranges))
-              << "who stores knows rows, who adds up knows units";
-        }
+        EXPECT_EQ(device::first_chunk_of(row, 1, ranges), device::first_chunk_of(rows, 1, ranges))
+            << "who stores knows rows, who adds up knows units";
       }
     }
   }
-  for (const int ranges : {2, 3}) {
-    const GroupedConfig config{.columns = 128, .rows = 128, .stages = 6, .ranges = ranges};
-    const device::GroupedLayout layout = device::layout_of(config);
-    EXPECT_EQ(device::received_bytes(config), (ranges - 1) * 2 * 32 * 128 * 4);
-    EXPECT_LE(device::received_bytes(config), config.stages * (layout.a_bytes + layout.b_bytes));
-  }
+  const GroupedConfig config{.columns = 128, .rows = 128, .stages = 6, .ranges = 2};
+  const device::GroupedLayout layout = device::layout_of(config);
+  EXPECT_EQ(device::received_bytes(config), 2 * 32 * 128 * 4);
+  EXPECT_LE(device::received_bytes(config), config.stages * (layout.a_bytes + layout.b_bytes));
 }
 
 // Counts are memory that anybody may have written.
@@ -152,7 +146,7 @@ TEST(GroupedConfigTest, IllegalOnesSayWhatWouldBeRight) {
   const auto why = [](GroupedConfig config) { return why_illegal(config); };
   EXPECT_NE(why({.columns = 160}).find("128, 192 or 256 columns"), std::string::npos);
   EXPECT_NE(why({.columns = 192, .rows = 144}).find("up to 128"), std::string::npos);
-  EXPECT_NE(why({.columns = 128, .ranges = 4}).find("1 to 3 ranges"), std::string::npos);
+  EXPECT_NE(why({.columns = 128, .ranges = 4}).find("1 or 2 ranges"), std::string::npos);
   EXPECT_NE(why({.columns = 256, .ranges = 2}).find("128 columns"), std::string::npos);
   EXPECT_NE(why({.columns = 128, .rows = 144, .ranges = 2}).find("128 rows"), std::string::npos);
   EXPECT_NE(why({.columns = 128, .rows = 256, .gathers = true}).find("at most 192 rows"),
@@ -179,7 +173,7 @@ TEST(GroupedConfigTest, IllegalOnesSayWhatWouldBeRight) {
 // A block that asks for more waits for ever.
 TEST(GroupedConfigTest, AskForNoMoreRegistersThanABlockHas) {
   for (const int columns : {128, 192, 256}) {
-    for (const int ranges : {1, 2, 3}) {
+    for (const int ranges : {1, 2}) {
       for (const bool gathers : {false, true}) {
         for (const bool scatters : {false, true}) {
           const GroupedConfig config{
@@ -208,8 +202,6 @@ TEST(GroupedConfigTest, HaveRangesOfKWhateverTheNumberOfSms) {
     return fitted({}, {.rows = rows, .experts = 1, .columns = 4096, .k = 14336}, sms).ranges;
   };
   for (const int sms : {16, 78, 114, 132, 148}) {
-    EXPECT_EQ(ranges_of(32, sms), 3) << "so would 32 tiles of two ranges";
-    EXPECT_EQ(ranges_of(64, sms), 3);
     EXPECT_EQ(ranges_of(256, sms), 2) << "64 tiles would leave half of the SMs without one";
     EXPECT_EQ(ranges_of(512, sms), 1);
   }
@@ -340,8 +332,7 @@ TEST_F(GroupedBothCompile, OfRowsByIndexOnBothSidesDoNotSpill) {
   const Compiler compiler{JitCache("")};
   std::vector<GroupedConfig> tiles = {{.columns = 256, .rows = 32, .stages = 5},
                                       {.columns = 192, .rows = 32, .stages = 5}};
-  if (is_thorough())
-    tiles.insert(tiles.end(), {kWide, kMiddle, kOfThree, kOfRanges, kOfThreeRanges});
+  if (is_thorough()) tiles.insert(tiles.end(), {kWide, kMiddle, kOfThree, kOfRanges});
   for (GroupedConfig config : tiles) {
     config.gathers = config.scatters = true;
     const CompiledKernel kernel = compiler.compile(grouped_source(config), "sm_90a");
@@ -350,16 +341,16 @@ TEST_F(GroupedBothCompile, OfRowsByIndexOnBothSidesDoNotSpill) {
 }
 
 // Of each sort the highest; the middle ones are less than the wide one in everything.
-INSTANTIATE_TEST_SUITE_P(
-    Tiles, GroupedCompile,
-    testing::ValuesIn(is_thorough() ? std::vector{kWide, kTall, kOfThree, kOfRanges, kOfThreeRanges,
-                                                  kMiddle, kOfShortK, kTallOfShortK}
-                                    : std::vector{kWide, kTall, kOfThree, kOfRanges, kOfThreeRanges,
-                                                  kOfShortK, kTallOfShortK}),
-    [](const auto& tile) {
-      return fmt::format("{}x{}x{}_{}", tile.param.columns, tile.param.rows, tile.param.together,
-                         tile.param.ranges);
-    });
+INSTANTIATE_TEST_SUITE_P(Tiles, GroupedCompile,
+                         testing::ValuesIn(is_thorough()
+                                               ? std::vector{kWide, kTall, kOfThree, kOfRanges,
+                                                             kMiddle, kOfShortK, kTallOfShortK}
+                                               : std::vector{kWide, kTall, kOfThree, kOfRanges,
+                                                             kOfShortK, kTallOfShortK}),
+                         [](const auto& tile) {
+                           return fmt::format("{}x{}x{}", tile.param.columns, tile.param.rows,
+                                              tile.param.together);
+                         });
 
 }  // namespace
 }  // namespace stretto::cuda
