@@ -45,7 +45,8 @@ function(stretto_link_rooms target)
   target_link_libraries(${target} PRIVATE stretto_flags ${libs} stretto_formatting)
 endfunction()
 
-# The rooms that plans pass through; the rooms of GPUs and `fibre` stand beside them, and what uses them says so.
+# The rooms that plans pass through, which bring what they stand on (`launch` and `gpu`); the rooms of GPUs and `fibre`
+# stand beside them, and what uses them says so.
 set(stretto_plan_rooms report trace sim emu check lower sync order plan schedule machine op tasks core)
 set(stretto_gpu_rooms serve measure run streams calls fabric tables launch lang gpu)
 

@@ -46,11 +46,11 @@ class MoverCutter {
   explicit MoverCutter(const Plan& plan) : plan_(plan), counters_(plan, plan.ranks()) {
     told_behind_.assign(counters_.num_counters(), 0);
     for (const Lane& lane : plan.lanes) {
-      int boundaries = 0;
+      uint32_t boundaries = 0;
       for (const Instr& instr : lane.instrs) {
         boundaries += instr.op == Opcode::boundary;
         if (instr.op != Opcode::notify) continue;
-        int& behind = told_behind_[counters_.counter(instr.rank, instr)];
+        uint32_t& behind = told_behind_[counters_.counter(instr.rank, instr)];
         behind = lane.kind == LaneKind::compute ? std::max(behind, boundaries + 1) : kNever;
       }
     }
@@ -58,21 +58,14 @@ class MoverCutter {
 
   // Nothing where there is no such kernel, or one that cannot have movers.
   std::optional<Cut> cut(size_t rank, const RankProgram& program) const {
-    std::vector<int> behind;  // by GEMM kernel: boundaries before it
-    for (const auto& blocks : program.gemms) {
-      const auto begin = plan_.lanes[blocks[0].lane].instrs.begin();
-      behind.push_back(
-          static_cast<int>(std::count_if(begin, begin + blocks[0].begin, [](const Instr& instr) {
-            return instr.op == Opcode::boundary;
-          })));
-    }
+    const std::vector<uint32_t>& behind = program.behind;
     Cut cut;
     for (const BlockPart& lane : comm_lanes(program)) {
       uint32_t kernel = 0, first = lane.begin;
       for (uint32_t at = lane.begin; at < lane.end; ++at) {
         const Instr& instr = plan_.lanes[lane.lane].instrs[at];
         if (instr.op != Opcode::wait || instr.lag > 0) continue;
-        const int least = told_behind_[counters_.counter(rank, instr)];
+        const uint32_t least = told_behind_[counters_.counter(rank, instr)];
         uint32_t next = kernel;
         while (next < behind.size() && behind[next] < least) ++next;
         if (next == behind.size()) return std::nullopt;
@@ -90,12 +83,12 @@ class MoverCutter {
   }
 
  private:
-  static constexpr int kNever = 1 << 30;
+  static constexpr uint32_t kNever = 1u << 30;
 
   const Plan& plan_;
   const EnqueuedKernels counters_;
   // By counter: behind so many boundaries compute lanes have told all of it.
-  std::vector<int> told_behind_;
+  std::vector<uint32_t> told_behind_;
 };
 
 // A run that is one kernel: its movers may await its tiles, and these them.

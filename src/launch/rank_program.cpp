@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "launch/joined_movers.h"
 #include "launch/joined_partitions.h"
@@ -24,8 +25,8 @@ struct Stretch {
 class MainStream {
  public:
   // With `alone` the rank has compute and comm lanes only.
-  MainStream(const Plan& plan, const TileSums& sums, bool alone, RankProgram& program)
-      : plan_(plan), sums_(sums), alone_(alone), program_(program) {}
+  MainStream(const Plan& plan, bool alone, RankProgram& program)
+      : plan_(plan), alone_(alone), program_(program) {}
 
   // What the compute lanes have between two boundaries, `number` of which stand before it.
   void add(const std::vector<Stretch>& stretches, size_t number) {
@@ -72,7 +73,8 @@ class MainStream {
     steps.insert(steps.end(), notifies.begin(), notifies.end());
     add_kernel(StepKind::move, std::move(head), program_.moves);
     if (!gemm.empty()) {
-      program_.needs.push_back(sums_.needs()[number]);
+      program_.behind.push_back(static_cast<uint32_t>(number));
+      program_.needs.push_back(kernel_at(number, gemm.front()));
       program_.needs.back().norms = !rows.empty();
       program_.rows.emplace_back();
       program_.movers.emplace_back();
@@ -88,6 +90,17 @@ class MainStream {
   }
 
  private:
+  GemmNeeds kernel_at(size_t number, const BlockPart& first) const {
+    GemmNeeds needs;
+    needs.library = plan_.library_at(number);
+    needs.few_rows = needs.library && plan_.few_rows_at(number);
+    const auto begin = plan_.lanes[first.lane].instrs.begin();
+    const auto product = std::find_if(begin + first.begin, begin + first.end,
+                                      [](const Instr& instr) { return is_product(instr.op); });
+    needs.grouped = product != begin + first.end && is_routed_product(product->op);
+    return needs;
+  }
+
   // What `move` has, where the blocks of `gemm` can do it all behind their tiles: their parts then
   // go on with it.
   std::vector<BlockPart> take_rows(std::vector<BlockPart>& gemm,
@@ -167,14 +180,13 @@ class MainStream {
   }
 
   const Plan& plan_;
-  const TileSums& sums_;
   bool alone_;
   RankProgram& program_;
 };
 
-void add_compute_lanes(const Plan& plan, const std::vector<uint32_t>& lanes, const TileSums& sums,
-                       bool alone, RankProgram& program) {
-  MainStream main(plan, sums, alone, program);
+void add_compute_lanes(const Plan& plan, const std::vector<uint32_t>& lanes, bool alone,
+                       RankProgram& program) {
+  MainStream main(plan, alone, program);
   std::vector<uint32_t> at(lanes.size(), 0);
   bool more = !lanes.empty();
   for (size_t number = 0; more; ++number) {
@@ -216,16 +228,11 @@ uint32_t RankProgram::number_of_kind(uint32_t kernel) const {
                     [&](const GemmNeeds& one) { return one.library.has_value() == by_library; }));
 }
 
-std::vector<RankProgram> programs_of(const Plan& plan) {
-  return programs_of(plan, std::make_shared<const TileSums>(plan));
-}
-
-std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const TileSums> sums) {
+std::vector<RankProgram> kernels_of(const Plan& plan) {
   std::vector<RankProgram> programs(static_cast<size_t>(plan.ranks()));
   uint32_t next = 0;  // lanes stand rank by rank
   for (size_t rank = 0; rank < programs.size(); ++rank) {
     RankProgram& program = programs[rank];
-    program.sums = sums;
     program.streams.push_back({LaneKind::compute, 0, {}});
     std::vector<uint32_t> compute;
     std::vector<BlockPart> comm;
@@ -242,7 +249,7 @@ std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const Til
         host_lanes.push_back(host_lane(plan, i));
       }
     }
-    add_compute_lanes(plan, compute, *sums, host_lanes.empty(), program);
+    add_compute_lanes(plan, compute, host_lanes.empty(), program);
     if (!comm.empty()) {
       const auto kernel = static_cast<uint32_t>(program.moves.size());
       program.moves.push_back(std::move(comm));
@@ -251,6 +258,24 @@ std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const Til
     for (StepStream& stream : host_lanes) program.streams.push_back(std::move(stream));
   }
   join_movers(plan, programs);
+  return programs;
+}
+
+std::vector<RankProgram> programs_of(const Plan& plan) {
+  return programs_of(plan, std::make_shared<const TileSums>(plan));
+}
+
+std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const TileSums> sums) {
+  std::vector<RankProgram> programs = kernels_of(plan);
+  for (RankProgram& program : programs) {
+    program.sums = sums;
+    for (size_t kernel = 0; kernel < program.gemms.size(); ++kernel) {
+      const GemmNeeds found =
+          std::exchange(program.needs[kernel], sums->needs()[program.behind[kernel]]);
+      program.needs[kernel].norms = found.norms;
+      program.needs[kernel].moves = found.moves;
+    }
+  }
   find_receivers(plan, *sums, programs);
   put_events(plan, programs);
   join_partitions(plan, programs);

@@ -80,6 +80,7 @@ struct RankProgram {
     return std::find(movers.begin(), movers.end(), number) != movers.end() || are_rows(move);
   }
   uint32_t num_events = 0;
+  std::vector<uint32_t> behind;  // of each of `gemms`: boundaries before it
   std::vector<GemmNeeds> needs;  // of each of `gemms`
   // Of each of `gemms` that is of few rows and sent: the step of the collective that receives it
   // (sent_products.h).
@@ -95,6 +96,11 @@ struct RankProgram {
   // events are recorded before they are awaited.
   std::vector<std::pair<uint32_t, uint32_t>> order;
 };
+
+// Their kernels and streams alone, by rank: no events, no order, nothing that collectives take
+// over, and of needs only who multiplies, whether rows choose matrices, and what blocks do beside
+// tiles. A fraction of the work, for who asks of many plans which kernels there are.
+std::vector<RankProgram> kernels_of(const Plan& plan);
 
 std::vector<RankProgram> programs_of(const Plan& plan);  // by rank
 std::vector<RankProgram> programs_of(const Plan& plan, std::shared_ptr<const TileSums> sums);

@@ -75,12 +75,11 @@ double Traffic::flow_bytes() const {
 Costs::Costs(const Plan& plan, const Machine& machine)
     : plan_(plan),
       machine_(machine),
-      mover_kernels_(plan),
+      kernels_(plan),
       chosen_(plan),
       link_rate_(machine.link_gb_per_s),
       slowed_by_reads_(plan),
       library_us_(plan),
-      partition_blocks_(plan),
       follows_(plan),
       parts_(plan) {
   const Between between(plan.ranks(), machine);
@@ -93,24 +92,16 @@ Costs::Costs(const Plan& plan, const Machine& machine)
     link_rate_ = std::max({link_rate_, all_copies_rate_, best_rate(machine.push_by_blocks)});
   }
   // What a stream pays to await a copy engine is about a launch.
-  starts_itself_ = plan.any_library() &&
-                   std::none_of(plan.lanes.begin(), plan.lanes.end(), [](const Lane& lane) {
-                     return lane.kind == LaneKind::copy && !lane.instrs.empty();
-                   });
-  forks_ =
-      plan.library_gemms && std::any_of(plan.lanes.begin(), plan.lanes.end(), [](const Lane& lane) {
-        return lane.kind == LaneKind::comm && !lane.instrs.empty();
-      });
+  starts_itself_ = plan.any_library() && !kernels_.has_stream(LaneKind::copy);
+  forks_ = plan.library_gemms && kernels_.has_stream(LaneKind::comm);
   find_sent();
   find_next_kernels();
-  is_one_stream_ = is_one_stream();
   find_mma_cols();
   find_parts();
   find_terms();
   share_inputs();
   feed_power();
   find_products();
-  find_partitions();
 }
 
 bool Costs::stores_parts(const Instr& task) const {
@@ -151,7 +142,7 @@ double Costs::partition_us(const Instr& instr) const {
   if (instr.op != Opcode::route) return 0;
   const double experts = plan_.writes(instr)[3].rows() - 1.0;
   const auto choices = static_cast<double>(plan_.reads(instr)[0].elements());
-  if (const int* const blocks = partition_blocks_.find(instr)) {
+  if (const int* const blocks = kernels_.partition_blocks(instr)) {
     return kPartitionKernelUs + kChoiceOfBlockUs * choices / *blocks;
   }
   return kExpertOfPartitionUs * experts +

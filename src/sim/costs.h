@@ -8,8 +8,8 @@
 
 #include "sim/calibration.h"
 #include "sim/chosen_experts.h"
-#include "sim/mover_kernels.h"
 #include "sim/of_tasks.h"
+#include "sim/rank_kernels.h"
 #include "stretto/machine.h"
 #include "stretto/plan.h"
 
@@ -36,7 +36,7 @@ class Costs {
   Costs(const Plan& plan, const Machine& machine);
 
   const Machine& machine() const { return machine_; }
-  const MoverKernels& mover_kernels() const { return mover_kernels_; }
+  const RankKernels& kernels() const { return kernels_; }
 
   // Full-speed time of a gemm: its MMAs, padded as the hardware pads them, but no less than its
   // share of reading the rank's inputs once; and the tile's overhead. Of a range of K it is that
@@ -94,12 +94,14 @@ class Costs {
   // From the end of the run before until blocks are at work.
   double launch_us() const {
     if (is_library_next(0)) return forks_ ? kForkUs : 0;  // the rest is in what its products take
-    return is_one_stream_ ? machine_.chained_launch_us : machine_.launch_us;
+    return kernels_.is_one_stream() ? machine_.chained_launch_us : machine_.launch_us;
   }
   // From the end of a rank's kernel until the blocks of the next one, behind so many boundaries,
   // are at work.
   double boundary_us(size_t behind) const {
-    if (passes_behind_.contains(behind) || is_one_stream_) return machine_.chained_launch_us;
+    if (passes_behind_.contains(behind) || kernels_.is_one_stream()) {
+      return machine_.chained_launch_us;
+    }
     if (!starts_itself_ || !is_library_next(behind)) return machine_.launch_us;
     return forks_ ? kAwaitUs : 0;
   }
@@ -130,7 +132,6 @@ class Costs {
   void add_inputs_of_entry(const Instr& instr, std::vector<Region>& regions) const;
   double mma_us(const Instr& instr) const;    // of a gemm whose clock nothing holds down
   double stages_us(const Instr& gemm) const;  // that its stages of K take at least
-  bool is_one_stream() const;
   void find_mma_cols();
   void find_parts();
   void share_inputs();
@@ -145,7 +146,6 @@ class Costs {
   // How many times longer a library's product of gathered rows takes.
   double picked_times(int rank, const Instr& gemm) const;
   void find_products();
-  void find_partitions();
   void find_sent();
   // Of so many columns of weights.
   double few_rows_us(const Instr& gemm, int columns, double read_us, double multiply_us) const;
@@ -158,10 +158,9 @@ class Costs {
 
   const Plan& plan_;
   const Machine& machine_;
-  const MoverKernels mover_kernels_;
+  const RankKernels kernels_;
   const ChosenExperts chosen_;
-  bool is_one_stream_ = false;  // of kernels of ours, in every rank's run: each starts early
-  int64_t mma_cols_ = 1;        // multiples of columns that tiles are padded to
+  int64_t mma_cols_ = 1;  // multiples of columns that tiles are padded to
   double link_rate_ = 0;
   bool starts_itself_ = false;  // a library's product behind a boundary, in the time it takes
   bool forks_ = false;          // cuBLAS alone multiplies, and kernels of movers run beside it
@@ -176,7 +175,6 @@ class Costs {
   std::vector<bool> makes_terms_;      // by buffer: weights
   OfTasks<double> slowed_by_reads_;    // of gemms that read much: how many times as long they take
   OfTasks<double> library_us_;         // of gemms that a library multiplies
-  OfTasks<int> partition_blocks_;      // of partitions that kernels of their own make
   // By buffer that the kernel of few rows would write.
   std::vector<std::optional<double>> left_behind_;
   std::vector<double> times_sent_;

@@ -152,35 +152,37 @@ double Costs::picked_times(int rank, const Instr& gemm) const {
 // tokens and add up.
 void Costs::find_next_kernels() {
   if (!plan_.any_library()) return;
-  std::vector<bool> has_tasks, multiplies;  // by boundaries before them
+  std::vector<RankKernels::Stretch> stretches = kernels_.stretches();
+  // No kernel delivers, but what a run awaits ahead of that takes as long as the start of one, as
+  // at every boundary that tasks follow (engine_joins.cpp).
   for (const Lane& lane : plan_.lanes) {
     if (lane.kind != LaneKind::compute) continue;
     size_t boundaries = 0;
     for (const Instr& instr : lane.instrs) {
       boundaries += instr.op == Opcode::boundary;
-      if (!instr.is_task()) continue;
-      if (has_tasks.size() <= boundaries) has_tasks.resize(boundaries + 1, false);
-      if (multiplies.size() <= boundaries) multiplies.resize(boundaries + 1, false);
-      has_tasks[boundaries] = true;
-      multiplies[boundaries] = multiplies[boundaries] || is_product(instr.op);
+      if (instr.op != Opcode::deliver) continue;
+      if (stretches.size() <= boundaries) stretches.resize(boundaries + 1);
+      stretches[boundaries].has_kernels = true;
     }
   }
   bool any_tiles = !plan_.partitions.empty();
-  for (size_t at = 0; at < has_tasks.size(); ++at) {
-    any_tiles |= multiplies[at] && !plan_.library_at(at);
+  for (size_t at = 0; at < stretches.size(); ++at) {
+    any_tiles |= stretches[at].multiplies && !plan_.library_at(at);
   }
   if (!any_tiles && starts_itself_) {
-    for (size_t at = 0; at < has_tasks.size(); ++at) {
-      if (has_tasks[at] && !multiplies[at]) passes_behind_.insert(at);
+    for (size_t at = 0; at < stretches.size(); ++at) {
+      if (stretches[at].has_kernels && !stretches[at].multiplies) passes_behind_.insert(at);
     }
-    next_is_library_.assign(has_tasks.size(), true);
+    next_is_library_.assign(stretches.size(), true);
     return;
   }
   if (plan_.library_gemms && plan_.partitions.empty()) return;
-  next_is_library_.assign(has_tasks.size(), false);
+  next_is_library_.assign(stretches.size(), false);
   bool is_library = false;
-  for (size_t at = has_tasks.size(); at-- > 0;) {
-    if (has_tasks[at]) is_library = multiplies[at] && plan_.library_at(at).has_value();
+  for (size_t at = stretches.size(); at-- > 0;) {
+    if (stretches[at].has_kernels) {
+      is_library = stretches[at].multiplies && plan_.library_at(at).has_value();
+    }
     next_is_library_[at] = is_library;
   }
 }

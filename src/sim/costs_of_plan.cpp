@@ -1,12 +1,10 @@
-// What the costs of single instructions take from the whole plan: whether it is one kernel, which
-// sums stay where they are from one range of K to the next, what tiles share, and what power
-// leaves.
+// What the costs of single instructions take from the whole plan: which sums stay where they are
+// from one range of K to the next, what tiles share, and what power leaves.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 
 #include "plan/fused_faults.h"
-#include "plan/partition_kernels.h"
 #include "plan/placed.h"
 #include "plan/region_numbers.h"
 #include "sim/calibration.h"
@@ -29,72 +27,6 @@ double power_share(std::span<const PowerPoint> points, double us) {
 }
 
 }  // namespace
-
-// Communication lanes that only copy are blocks of the GEMM kernel. Behind a kernel of a library's
-// none starts early, nor does one of theirs.
-bool Costs::is_one_stream() const {
-  if (mover_kernels_.any()) return false;
-  std::vector<bool> computes(static_cast<size_t>(plan_.ranks()), false);
-  const bool by_library = plan_.any_library();
-  const auto is_apart = [=](const Lane& lane, const Instr& instr) {
-    const TaskKind* const kind = instr.kind();
-    const bool adds =
-        lane.kind == LaneKind::comm && kind != nullptr && kind->worker == Worker::mover_kernel;
-    return adds || instr.op == Opcode::collective || (instr.op == Opcode::boundary && by_library);
-  };
-  for (const Lane& lane : plan_.lanes) {
-    if (lane.instrs.empty()) continue;
-    computes[lane.rank] = computes[lane.rank] || lane.kind == LaneKind::compute;
-    if (lane.kind != LaneKind::compute && lane.kind != LaneKind::comm) return false;
-    for (const Instr& instr : lane.instrs) {
-      if (is_apart(lane, instr)) return false;
-    }
-  }
-  return std::all_of(plan_.lanes.begin(), plan_.lanes.end(),
-                     [&](const Lane& lane) { return lane.instrs.empty() || computes[lane.rank]; });
-}
-
-// Whose rank does nothing else between the same boundaries. What it tells of the kernel before
-// stands ahead of theirs, and beside streams of copies or collectives waits for the next one stand
-// behind it.
-void Costs::find_partitions() {
-  if (plan_.partitions.empty()) return;
-  constexpr int kNothingYet = -1;
-  std::vector<std::vector<int>> blocks(static_cast<size_t>(plan_.ranks()));  // by stretch
-  std::vector<bool> has_streams(static_cast<size_t>(plan_.ranks()), false);
-  for (const Lane& lane : plan_.lanes) {
-    if (lane.kind != LaneKind::compute && lane.kind != LaneKind::comm && !lane.instrs.empty()) {
-      has_streams[lane.rank] = true;
-    }
-  }
-  const auto each_stretch = [&](const auto& visit) {
-    for (const Lane& lane : plan_.lanes) {
-      if (lane.kind != LaneKind::compute) continue;
-      const auto count = static_cast<uint32_t>(lane.instrs.size());
-      size_t number = 0;
-      for (uint32_t begin = 0, end = 0; begin < count; begin = end + 1, ++number) {
-        for (end = begin; end < count && lane.instrs[end].op != Opcode::boundary;) ++end;
-        std::vector<int>& of_rank = blocks[lane.rank];
-        if (of_rank.size() <= number) of_rank.resize(number + 1, kNothingYet);
-        uint32_t first = begin, last = end;
-        while (first < last && lane.instrs[first].op == Opcode::notify) ++first;
-        while (has_streams[lane.rank] && last > first && lane.instrs[last - 1].op == Opcode::wait) {
-          --last;
-        }
-        if (first < last) visit(lane, first, last, of_rank[number]);
-      }
-    }
-  };
-  each_stretch([&](const Lane& lane, uint32_t begin, uint32_t end, int& most) {
-    const int own = most == 0 ? 0 : partition_blocks(plan_, lane, begin, end);
-    most = own == 0 ? 0 : std::max(most, own);
-  });
-  each_stretch([&](const Lane& lane, uint32_t begin, uint32_t end, int most) {
-    for (uint32_t at = begin; most > 0 && at < end; ++at) {
-      partition_blocks_[lane.instrs[at]] = most;
-    }
-  });
-}
 
 void Costs::feed_power() {
   const auto ranks = static_cast<size_t>(plan_.ranks());

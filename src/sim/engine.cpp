@@ -17,6 +17,8 @@ bool is_block(LaneKind kind) { return kind == LaneKind::compute || kind == LaneK
 // A plan file can declare more counters than any memory holds; none that lowering makes comes near.
 constexpr int64_t kMaxCounters = int64_t{1} << 25;
 
+}  // namespace
+
 size_t count_counters(const Plan& plan) {
   int64_t of_rank = 0;
   for (const SignalArray& array : plan.signals) of_rank += array.count;
@@ -28,8 +30,6 @@ size_t count_counters(const Plan& plan) {
   }
   return static_cast<size_t>(of_rank * plan.ranks());
 }
-
-}  // namespace
 
 Engine::Engine(const Plan& plan, const Costs& costs, EngineOptions options)
     : plan_(plan),

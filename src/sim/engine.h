@@ -25,6 +25,9 @@ struct EngineOptions {
   bool record = true;           // spans
 };
 
+// Of all ranks. Throws UsageError where they are more than can be simulated.
+size_t count_counters(const Plan& plan);
+
 class Engine {
  public:
   Engine(const Plan& plan, const Costs& costs, EngineOptions options);

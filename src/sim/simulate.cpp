@@ -43,6 +43,7 @@ void require_room(const Plan& plan, const Machine& machine) {
         "has {} SMs: plan for that machine, or choose one with {} or more SMs",
         rank, blocks[rank].compute, blocks[rank].comm, machine.name, machine.sms, needed));
   }
+  sim::count_counters(plan);  // before anything has one each
 }
 
 // Time of one rank's gemms when nothing else runs: dealt to all SMs as those come free.

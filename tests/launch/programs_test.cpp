@@ -26,6 +26,41 @@ TEST(RankPrograms, SequentialIsAGemmAndACollectiveInOneStream) {
   EXPECT_EQ(text(gather, programs_of(gather)[1]), "0:collective 0:gemm 0");
 }
 
+// Without what they are later: the same blocks of the same sorts of kernels.
+TEST(RankPrograms, HaveTheKernelsThatLanesAlreadySay) {
+  const Machine machine = default_machine(2);
+  for (const char* op_text :
+       {"ag-gemm m=300 n=512 k=256 ranks=2 dtype=bf16", "mlp m=300 h=256 f=512 ranks=2 dtype=bf16",
+        "gemm-ar-norm m=300 n=512 k=256 ranks=2 dtype=bf16",
+        "moe-ep t=37 h=256 f=256 experts=8 k=2 ranks=2 dtype=bf16"}) {
+    const Operator op = parse_operator(op_text);
+    for (const Preset& preset : presets()) {
+      const OperatorSchedule schedule = schedule_of(preset, op, machine);
+      if (!legal(op, schedule, machine).empty()) continue;
+      SCOPED_TRACE(fmt::format("{} {}", op_text, preset.name));
+      const Plan plan = lower(op, schedule, machine);
+      const std::vector<RankProgram> programs = programs_of(plan), kernels = kernels_of(plan);
+      for (size_t rank = 0; rank < programs.size(); ++rank) {
+        const RankProgram &whole = programs[rank], &early = kernels[rank];
+        ASSERT_EQ(early.gemms.size(), whole.gemms.size());
+        EXPECT_EQ(early.behind, whole.behind);
+        EXPECT_EQ(early.rows.size(), whole.rows.size());
+        EXPECT_GE(early.moves.size(), whole.moves.size());
+        EXPECT_GE(early.streams.size(), whole.streams.size());
+        for (size_t kernel = 0; kernel < whole.gemms.size(); ++kernel) {
+          EXPECT_EQ(early.gemms[kernel].size(), whole.gemms[kernel].size());
+          const GemmNeeds &few = early.needs[kernel], &all = whole.needs[kernel];
+          EXPECT_EQ(few.library, all.library);
+          EXPECT_EQ(few.few_rows, all.few_rows);
+          EXPECT_EQ(few.grouped, all.grouped);
+          EXPECT_EQ(few.norms, all.norms);
+          EXPECT_EQ(few.moves, all.moves);
+        }
+      }
+    }
+  }
+}
+
 TEST(RankPrograms, DecomposedSendsWhileTheNextKernelRuns) {
   const Plan plan =
       plan_of("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16", "decomposed,tile=128x128");
