@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "check/agreement.h"
+#include "check/chosen_rows.h"
 #include "check/counters.h"
 #include "check/early.h"
 #include "check/execution.h"
@@ -68,8 +69,12 @@ CheckReport check(const Plan& plan, const CheckOptions& options) {
   }
 
   checker::Findings findings(options.max_diagnostics);
-  if (!options.fragment) checker::check_output(plan, findings);
+  if (!options.fragment) {
+    checker::check_inputs(plan, findings);
+    checker::check_output(plan, findings);
+  }
   checker::check_regions(plan, findings);
+  checker::check_chosen_rows(plan, options.fragment, findings);
   const bool ranks_agree = checker::check_agreement(plan, findings);
   const checker::InstrIndex index(plan);
   const checker::Counters counters(plan, index);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "plan/caller_buffers.h"
+#include "stretto/call.h"
 #include "stretto/reference.h"
 
 namespace stretto::checker {
@@ -52,7 +54,40 @@ void check_one(const Plan& plan, const OperatorOutput& output, Findings& finding
   }
 }
 
+void check_input(const Plan& plan, const CallerTensor& input, Findings& findings) {
+  const Tensor& tensor = plan.op.tensor(input.tensor);
+  const auto index = plan.find_buffer(tensor.name);
+  const auto report = [&](std::string message, std::string hint) {
+    findings.add(DiagnosticKind::wrong_input, static_cast<uint64_t>(input.tensor), [&] {
+      Diagnostic d;
+      d.buffer = index;
+      d.message = std::move(message);
+      d.hint = std::move(hint);
+      return d;
+    });
+  };
+  if (!index || plan.buffers[*index].role != BufferRole::input) {
+    const Slice slice = slice_of(plan.op, input.tensor, input.held, 0);
+    return report(say_no_buffer(tensor.name, BufferRole::input),
+                  fmt::format("declare {}, {} on rank 0, as an input", tensor.name,
+                              shape(slice.rows(), slice.cols(), tensor.dtype)));
+  }
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    const Slice slice = slice_of(plan.op, input.tensor, input.held, rank);
+    const std::string fault = fault_in_buffer(plan, *index, rank, slice, tensor.dtype);
+    if (fault.empty()) continue;
+    return report(fault, fmt::format("declare {} as large as the operator's input on every rank",
+                                     tensor.name));
+  }
+}
+
 }  // namespace
+
+void check_inputs(const Plan& plan, Findings& findings) {
+  for (const CallerTensor& tensor : caller_tensors(plan.op)) {
+    if (!tensor.is_output) check_input(plan, tensor, findings);
+  }
+}
 
 void check_output(const Plan& plan, Findings& findings) {
   for (const OperatorOutput& output : plan.op.outputs) check_one(plan, output, findings);

@@ -1,10 +1,9 @@
 #include "emu/caller.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
+#include "plan/caller_buffers.h"
 #include "plan/partition_tables.h"
 #include "stretto/error.h"
 #include "tasks/elements.h"
@@ -14,24 +13,13 @@ namespace {
 
 uint16_t find(const Plan& plan, const std::string& name, BufferRole role) {
   const auto buffer = plan.find_buffer(name);
-  if (!buffer || plan.buffers[*buffer].role != role) {
-    throw UsageError(fmt::format("a plan that runs needs an {} buffer named {}; this one has none",
-                                 to_string(role), name));
-  }
+  if (!buffer || plan.buffers[*buffer].role != role) throw UsageError(say_no_buffer(name, role));
   return *buffer;
 }
 
 void expect_shape(const Plan& plan, uint16_t buffer, int rank, const Slice& slice, DType dtype) {
-  const Buffer& of = plan.buffers[buffer];
-  // What is routed has the rows of its partition.
-  const bool has_rows = of.partition >= 0 || of.rows_on(rank) == slice.rows();
-  if (!has_rows || of.cols_on(rank) != slice.cols() || of.dtype != dtype) {
-    throw WrongBuffer(
-        fmt::format("buffer {} on rank {} is {} x {} {}, but {} has {} x {} {} there", of.name,
-                    rank, of.rows_on(rank), of.cols_on(rank), to_string(of.dtype),
-                    to_string(plan.op), slice.rows(), slice.cols(), to_string(dtype)),
-        buffer);
-  }
+  const std::string fault = fault_in_buffer(plan, buffer, rank, slice, dtype);
+  if (!fault.empty()) throw WrongBuffer(fault, buffer);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "lower/lanes.h"
 #include "lower/rect.h"
+#include "schedule/scheduled_segments.h"
 #include "stretto/device/routing.h"
 #include "stretto/lower.h"
 
@@ -110,14 +111,12 @@ struct RoutedLowering {
   bool adds_terms() const { return communicates() && op.kind.out != Edge::none; }
   bool has_shares_of_experts() const { return op.kind.weight == Held::experts; }
   // X has a row for each choice, not for each token.
-  bool takes_choices(const Operator& whole) const {
-    return op.top_k > 1 && whole.tensor(part.input).rows == op.m * op.top_k;
-  }
+  bool takes_choices(const Operator& whole) const { return stretto::takes_choices(whole, part); }
   // Rows are added up from where the caller has them by choice: nothing takes them in the order of
-  // a partition.
+  // a partition. Of one choice a token, a task could not tell ids from rows of a partition.
   bool sums_choices(const Operator& whole) const {
-    return op.only_moves() && communicates() && has_sums() && takes_choices(whole) &&
-           (!by_nccl() || by_ids());
+    return op.only_moves() && communicates() && has_sums() && op.top_k > 1 &&
+           takes_choices(whole) && (!by_nccl() || by_ids());
   }
   // Collectives that go by ids bring tokens, and take sums back.
   bool goes_by_ids() const {

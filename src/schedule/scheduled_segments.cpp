@@ -33,4 +33,10 @@ std::vector<std::string_view> names_of_scheduled_edges(const Operator& op) {
   return names;
 }
 
+bool takes_choices(const Operator& op, const OperatorSegment& one) {
+  const Segment& product = *one.product;
+  const Tensor& x = op.tensor(one.input);
+  return x.rows == product.m * product.top_k && (product.top_k > 1 || x.held == Held::routed);
+}
+
 }  // namespace stretto

@@ -16,4 +16,9 @@ std::vector<const OperatorSegment*> scheduled_products(const Operator& op);
 std::vector<const OperatorSegment*> scheduled_edges(const Operator& op);
 std::vector<std::string_view> names_of_scheduled_edges(const Operator& op);
 
+// Of a routed product: X has a row for each choice, not for each token. Where each token has one
+// choice both are as many, and who holds them says which they are: a rank has rows by choice only
+// where it has their expert.
+bool takes_choices(const Operator& op, const OperatorSegment& one);
+
 }  // namespace stretto

@@ -108,6 +108,17 @@ bool moves_rows_alone(const Operator& op) {
   });
 }
 
+// All SMs send rows ahead of a partition and write sums to their owners, in the place of NCCL.
+std::optional<OperatorSchedule> moved_by_all_blocks(const Operator& op,
+                                                    OperatorSchedule sequential) {
+  if (!only_moves_rows(op)) return std::nullopt;
+  for (Schedule& one : sequential.products) {
+    one.mover = Mover::epilogue;
+    if (one.reduction != Reduction::none) one.reduction = Reduction::slots;
+  }
+  return sequential;
+}
+
 // Few rows are in order sooner in low entries.
 OperatorSchedule in_low_entries(const Operator& op, const Machine& machine,
                                 OperatorSchedule schedule) {

@@ -30,7 +30,10 @@ std::optional<OperatorSchedule> around_products_by_ids(const Operator& op, const
                                                        OperatorSchedule library);
 std::optional<OperatorSchedule> with_sums_by_ids(OperatorSchedule schedule);
 
-// Of rows that nothing multiplies: by their ids where slots have room, or in low entries.
+// Of rows that nothing multiplies: by their ids where slots have room, or in low entries; or, where
+// an operator has no others, by all SMs instead of NCCL.
+std::optional<OperatorSchedule> moved_by_all_blocks(const Operator& op,
+                                                    OperatorSchedule sequential);
 std::optional<OperatorSchedule> by_ids(const Operator& op, const Machine& machine,
                                        OperatorSchedule schedule);
 OperatorSchedule in_low_entries(const Operator& op, const Machine& machine,

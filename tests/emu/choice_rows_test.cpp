@@ -167,6 +167,52 @@ TEST(ChoiceCounts, AreOfLayersToo) {
   }
 }
 
+// Where each token has one choice, rows by choice are as many as tokens, and no rank has those of
+// others' experts: nobody sends them as if they were its tokens.
+TEST(ChoiceRows, AreNoTokensWithOneChoiceEach) {
+  const auto normed = parse_graph(
+      "graph normed t h experts k\ninput d [t*k, h] routed\ninput ids [t, k] whole i32\n"
+      "input weights [t, k] rows fp32\ninput r [t, h] rows\ninput nw [1, h] whole\n"
+      "p = permute d ids experts=experts\ny = weigh p ids weights\ns = add y r\n"
+      "o = norm s nw\noutput o rows\noutput s rows\n");
+  for (const int ranks : {2, 3}) {
+    const std::vector<std::pair<std::string, int64_t>> sizes{
+        {"t", 29}, {"h", 40}, {"experts", 7}, {"k", 1}};
+    for (const Operator& op :
+         {make_operator("combine", sizes, ranks), make_graph(normed, sizes, ranks, DType::bf16)}) {
+      const Machine machine = small_machine(ranks, kSms);
+      int by_ids = 0;
+      for (const Preset& preset : presets()) {
+        const OperatorSchedule schedule = schedule_of(preset, op, machine);
+        if (!legal(op, schedule, machine).empty()) continue;
+        SCOPED_TRACE(to_string(op) + " " + to_string(schedule));
+        const Plan plan = lower(op, schedule, machine);
+        by_ids += plan.low_latency_collectives;
+        expect_proved(plan);
+        for (const RoutingKind routing : kRoutings) expect_right(plan, {.routing = {routing, {}}});
+      }
+      EXPECT_GT(by_ids, 0) << to_string(op);
+    }
+  }
+}
+
+// Who has them has nothing to send.
+TEST(ChoiceRows, AreNotDispatchedByTheirIds) {
+  const auto graph = parse_graph(
+      "graph ordered t h experts k\ninput d [t*k, h] routed\ninput ids [t, k] whole i32\n"
+      "p = permute d ids experts=experts\noutput p routed\n");
+  for (const int64_t k : {1, 2}) {
+    const Operator op =
+        make_graph(graph, {{"t", 8}, {"h", 64}, {"experts", 4}, {"k", k}}, 2, DType::bf16);
+    const Machine machine = default_machine(2);
+    EXPECT_THAT(
+        legal(op, schedule_of(find_preset("low-latency"), op, machine), machine),
+        testing::ElementsAre(testing::HasSubstr(
+            "collectives=low-latency with rows by choice that nobody adds up: take a sum")));
+    EXPECT_TRUE(legal(op, schedule_of(find_preset("tiles"), op, machine), machine).empty());
+  }
+}
+
 // With one choice a row, rows of choices and rows of tokens are as many: of the first those of no
 // expert are undefined, of sums they are zeros.
 TEST(ChoiceRows, MayBeOfNoExpertWithOneChoiceEach) {

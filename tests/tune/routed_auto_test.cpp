@@ -152,16 +152,51 @@ TEST(RoutedAuto, IsNoSlowerThanItsPresetsWhereRowsAreMovedBesideProducts) {
   }
 }
 
-// Whole products pad no entries; where they are none, tiles make them.
+// Whole products pad no entries. Where they are none, or few, tiles go on without the ends of
+// kernels: by that they are faster, with no link to hide.
 TEST(RoutedAuto, HasNoLinkToHideOnOneRank) {
   const Machine machine = default_machine(1);
-  const auto found = [&](const char* text) {
-    return auto_schedules(parse_operator(text), machine, load_tuning()).schedule;
-  };
   const char* const wide = "moe-ep t=64 h=512 f=256 experts=8 k=2 ranks=1 dtype=bf16";
-  EXPECT_EQ(found(wide), schedule_of(find_preset("library"), parse_operator(wide), machine));
-  const char* const thin = "moe-ep t=64 h=512 f=64 experts=8 k=2 ranks=1 dtype=bf16";
-  EXPECT_EQ(found(thin), schedule_of(find_preset("sequential"), parse_operator(thin), machine));
+  const Operator of_wide = parse_operator(wide);
+  EXPECT_EQ(auto_schedules(of_wide, machine, load_tuning()).schedule,
+            schedule_of(find_preset("library"), of_wide, machine));
+  for (const char* text :
+       {"moe-ep t=64 h=512 f=64 experts=8 k=2", "moe-ep t=13 h=16 f=16 experts=3 k=1",
+        "dispatch t=31 h=16 experts=2 k=2", "combine t=256 h=2048 experts=64 k=8",
+        "dispatch-combine t=4096 h=4096 experts=64 k=6"}) {
+    const Operator op = parse_operator(std::string(text) + " ranks=1 dtype=bf16");
+    const AutoSchedules found = auto_schedules(op, machine, load_tuning());
+    const double us = us_of(op, found.schedule, machine);
+    for (const Preset& preset : presets()) {
+      const OperatorSchedule other = schedule_of(preset, op, machine);
+      if (!legal(op, other, machine).empty()) continue;
+      EXPECT_LE(us, 1.04 * us_of(op, other, machine)) << preset.name << " " << text;
+    }
+    EXPECT_LT(us, 0.9 * us_of(op, schedule_of(find_preset("sequential"), op, machine), machine));
+    EXPECT_TRUE(found.reason.starts_with("tiles")) << found.reason;
+  }
+}
+
+// Where no slots have room for what goes by ids, all blocks may move rows, without NCCL; unless
+// that is hardly faster by simulation.
+TEST(RoutedAuto, MovesRowsByAllBlocksWhereThatIsClearlyFaster) {
+  for (const auto& [text, ranks] :
+       {std::pair("dispatch-combine t=16 h=7168 experts=256 k=8", 64),
+        std::pair("dispatch-combine t=16384 h=7168 experts=256 k=8", 2)}) {
+    const Operator op = parse_operator(fmt::format("{} ranks={} dtype=bf16", text, ranks));
+    const Machine machine = default_machine(ranks);
+    const AutoSchedules found = auto_schedules(op, machine, load_tuning());
+    EXPECT_TRUE(found.reason.starts_with("all blocks, simulated:")) << found.reason;
+    EXPECT_EQ(found.schedule.products[0].mover, Mover::epilogue);
+    EXPECT_TRUE(legal(op, found.schedule, machine).empty());
+    EXPECT_TRUE(check(lower(op, found.schedule, machine)).clean());
+    const double us = us_of(op, found.schedule, machine);
+    for (const char* name : {"sequential", "tiles"}) {
+      const OperatorSchedule other = schedule_of(find_preset(name), op, machine);
+      if (!legal(op, other, machine).empty()) continue;
+      EXPECT_LT(us, 0.96 * us_of(op, other, machine)) << name;
+    }
+  }
 }
 
 // Beside experts activations follow dense products in tiles alone, so these stay tiles.
