@@ -22,6 +22,10 @@ namespace stretto {
 // The run of `rows` rows of a plan for `op`. Throws UsageError when they are not 1 to op.m.
 device::RunRows run_rows(const Operator& op, int64_t rows);
 
+// Why no plan of the operator has runs of fewer rows, whatever its schedule: they would be of other
+// tensors. Empty: some may.
+std::string why_rows_are_fixed(const Operator& op);
+
 // Why a run of the plan cannot have fewer rows; empty when it can.
 std::vector<std::string> why_not_served(const Plan& plan);
 

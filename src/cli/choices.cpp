@@ -109,6 +109,24 @@ std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op
   return choices;
 }
 
+namespace {
+
+// Those who give --rows have not said rows=bucket, which it stands for: so much for what no
+// schedule helps with.
+void require_served_rows(const std::string& rows, const Operator& op) {
+  const auto chooses = [](const OperatorSegment& one) {
+    return one.product && one.product->is_routed();
+  };
+  const bool is_routed = std::any_of(op.segments.begin(), op.segments.end(), chooses);
+  const std::string why = is_routed ? "rows that choose their matrices are all there in every run"
+                                    : why_rows_are_fixed(op);
+  if (why.empty()) return;
+  throw UsageError(fmt::format("--rows {} of {}: {}: leave --rows out, or give {}={}", quote(rows),
+                               op.name(), why, op.sizes.front().first, rows));
+}
+
+}  // namespace
+
 std::vector<Choice> resolve_choices(const Options& options, const Operator& op,
                                     const Machine& machine) {
   if (!options.strategy.empty() && !options.schedule.empty()) {
@@ -117,6 +135,7 @@ std::vector<Choice> resolve_choices(const Options& options, const Operator& op,
         "tiles,tile=64x128");
   }
   const bool served = !options.rows.empty();
+  if (served) require_served_rows(options.rows, op);
   std::vector<Choice> choices;
   if (!options.schedule.empty() && options.schedule != "auto") {
     OperatorSchedule schedule = parse_schedules(options.schedule, op, machine, kAutoWords);
@@ -138,6 +157,26 @@ bool needs_all(const Options& options) {
   return options.strategy != "all" && options.strategy != "sweep";
 }
 
+namespace {
+
+std::string names_of(const std::vector<Choice>& choices) {
+  std::vector<std::string> names;
+  for (const Choice& choice : choices) names.push_back(choice.name);
+  return join(names, ", ");
+}
+
+std::vector<std::string> reasons_of_all(const std::vector<Choice>& choices) {
+  std::vector<std::string> common = choices.front().refused;
+  for (const Choice& choice : choices) {
+    std::erase_if(common, [&](const std::string& why) {
+      return std::find(choice.refused.begin(), choice.refused.end(), why) == choice.refused.end();
+    });
+  }
+  return common;
+}
+
+}  // namespace
+
 void require_served(const std::vector<Choice>& choices, bool need_all) {
   // Names by reason: what is wrong with an operator is wrong for every strategy.
   std::vector<std::pair<std::string, std::string>> refusals;
@@ -155,6 +194,13 @@ void require_served(const std::vector<Choice>& choices, bool need_all) {
     }
   }
   if (num_refused == 0 || (num_refused < choices.size() && !need_all)) return;
+  if (num_refused == choices.size() && choices.size() > 1) {
+    // What else is wrong with some does not matter then.
+    if (const auto common = reasons_of_all(choices); !common.empty()) {
+      throw UsageError(
+          fmt::format("{} cannot serve this: {}", names_of(choices), join(common, "; ")));
+    }
+  }
   std::vector<std::string> lines;
   const std::string* before = nullptr;  // whose reasons go on
   for (const auto& [names, why] : refusals) {

@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "fabric/job.h"
+#include "fabric/memory_source.h"
 #include "fabric/nccl_api.h"
 #include "gpu/cublas_library.h"
 #include "gpu/device.h"
@@ -18,6 +19,7 @@
 #include "gpu/nvrtc_api.h"
 #include "gpu/shared_gpus.h"
 #include "machine/find_machine.h"
+#include "serve/learning.h"
 #include "stretto/error.h"
 #include "stretto/tune.h"
 #include "tables/plan_limits.h"
@@ -195,6 +197,40 @@ Finding job() {
   });
 }
 
+// Of those that nothing above reads. Commands read them when they need them, perhaps late.
+Finding variables() {
+  std::vector<std::string> wrong;
+  const auto look = [&](const auto& read) {
+    try {
+      read();
+    } catch (const UsageError& error) {
+      wrong.emplace_back(error.what());
+    }
+  };
+  look([] {
+    const std::string& source = environment().fabric;
+    if (source.empty()) return;
+    try {
+      fabric::source_from(source);
+    } catch (const UsageError& error) {
+      throw UsageError(fmt::format("STRETTO_FABRIC: {}", error.what()));
+    }
+  });
+  look([] { measure_ms_of(environment().measure_ms); });
+  look([] { cuda::ranks_a_gpu(); });
+  look([] {  // jobs read it: of one rank, that has nothing else wrong
+    fabric::job_from([](const char* name) -> const char* {
+      const std::string_view variable = name;
+      if (variable == "STRETTO_JOIN_SECONDS") return fabric::lookup_environment(name);
+      if (variable == "STRETTO_RANK") return "0";
+      return variable == "STRETTO_RANKS" ? "1" : nullptr;
+    });
+  });
+  if (wrong.empty()) return {"variables", State::good, "all that are set can be read"};
+  return {"variables", State::wrong, join(wrong, "; "),
+          "see stretto env for what the variables mean"};
+}
+
 // Those of `needs` that are not good, as "driver, GPUs": why something does not work.
 std::string lacking(const std::vector<Finding>& findings,
                     std::initializer_list<std::string_view> needs) {
@@ -243,7 +279,7 @@ std::string_view to_string(State state) {
 Health look_around() {
   Health health;
   health.findings = {emulator(), driver(), gpus(),  peers(),    compiler(), cublas(),
-                     nccl(),     tuning(), cache(), machines(), job()};
+                     nccl(),     tuning(), cache(), machines(), job(),      variables()};
   health.abilities = abilities_with(health.findings);
   return health;
 }

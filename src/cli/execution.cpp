@@ -50,10 +50,10 @@ Routing routing_from(const std::string& text) {
   STRETTO_ROUTINGS(STRETTO_MATCH)
 #undef STRETTO_MATCH
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(text, ignored)) {
+  if (!std::filesystem::exists(text, ignored)) {
     throw UsageError(unknown_word("routing", text, known) + " (nor is there a file of that name)");
   }
-  return {RoutingKind::uniform, parse_routing(read_file(text, kMostBytes), text)};
+  return {RoutingKind::uniform, parse_routing(read_regular_file(text, kMostBytes), text)};
 }
 
 void require_routing_of(const Routing& routing, const Operator& op, bool takes_it) {

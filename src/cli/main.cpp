@@ -73,8 +73,10 @@ void require_values(const CLI::App& verb) {
   for (const CLI::Option* option : verb.get_options()) {
     for (const std::string& value : option->results()) {
       if (!value.empty()) continue;
-      throw UsageError(
-          fmt::format("{} is empty; give a value or leave it out", option->get_name()));
+      const bool is_word = option->get_lnames().empty() && option->get_snames().empty();
+      throw UsageError(fmt::format(
+          "{} is empty; give a value or leave it out",
+          is_word ? "a word in place of " + option->get_type_name() : option->get_name()));
     }
   }
 }

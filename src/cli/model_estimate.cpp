@@ -1,11 +1,15 @@
 #include "cli/model_estimate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 
 #include "core/text.h"
 #include "run/plan_memory.h"
+#include "schedule/plan_size.h"
 #include "schedule/short_text.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
@@ -39,6 +43,87 @@ std::optional<Times> measured_times(const Segment& op, const Schedule& schedule,
 
 bool can_run_on_gpus(const Plan& plan) { return cuda::why_not_on_cuda(plan).empty(); }
 
+// Planning and simulating so many, under each of the schedules that auto weighs, takes about half a
+// minute.
+constexpr double kMostInstrs = 5e6;
+
+// Of a plan under `tiles`; lowering nothing, so that what takes minutes is refused at once.
+double instrs_of(const Operator& op, const Machine& machine) {
+  const OperatorSchedule tiles = schedule_of(find_preset("tiles"), op, machine);
+  const Operator* const parts[] = {&op};
+  return estimate_instrs(parts, tiles.products, machine);
+}
+
+// A part of a model on so many ranks; nothing where these cannot share it.
+using OnRanks = std::function<std::optional<Operator>(int ranks)>;
+
+std::string why_too_large(const Operator& op, const OnRanks& on_ranks, const Machine& machine) {
+  const double instrs = instrs_of(op, machine);
+  if (instrs <= kMostInstrs) return "";
+  int fewer = op.ranks / 2;
+  const auto fits = [&](int ranks) {
+    const std::optional<Operator> other = on_ranks(ranks);
+    return other && instrs_of(*other, machine) <= kMostInstrs;
+  };
+  while (fewer > 0 && !fits(fewer)) fewer /= 2;
+  return fmt::format(
+      "its plans on {} ranks have about {:.1f} million instructions, and at most {:.0f} million "
+      "are estimated: take {}",
+      op.ranks, instrs / 1e6, kMostInstrs / 1e6,
+      fewer > 0 ? fmt::format("--tp {}", fewer) : "fewer rows");
+}
+
+std::optional<Operator> product_on(const Linear& linear, ModelShape shape, int ranks) {
+  shape.ranks = ranks;
+  const Segment op = product_of(linear, shape);
+  if (!problems(op).empty()) return std::nullopt;
+  return Operator(op);
+}
+
+Operator experts_on(const Model& model, const ModelShape& shape, int ranks) {
+  return make_operator(shape.deals_experts ? "moe-ep" : "moe-tp",
+                       {{"t", shape.rows},
+                        {"h", model.hidden},
+                        {"f", model.intermediate},
+                        {"experts", model.experts},
+                        {"k", model.experts_a_row}},
+                       ranks, shape.dtype);
+}
+
+std::optional<Operator> experts_or_none(const Model& model, const ModelShape& shape, int ranks) {
+  try {
+    return experts_on(model, shape, ranks);
+  } catch (const UsageError&) {
+    return std::nullopt;
+  }
+}
+
+// Who reads a published model cannot choose its sizes, so it is told of ranks that do. Empty: these
+// ranks do.
+std::string why_not_cut(const std::string& what, int ranks,
+                        const std::function<bool(int)>& can_share) {
+  if (can_share(ranks)) return "";
+  const std::string others = nearest_ranks(ranks, can_share);
+  if (others.empty()) return "";  // it is not for its ranks that it cannot be served
+  return fmt::format("{} cannot be dealt to {} ranks: take --tp {}", what, ranks, others);
+}
+
+std::string why_no_experts(const Model& model, const ModelShape& shape) {
+  const std::string what = shape.deals_experts
+                               ? fmt::format("{} experts", model.experts)
+                               : fmt::format("{} columns of an expert", model.intermediate);
+  return why_not_cut(what, shape.ranks,
+                     [&](int ranks) { return experts_or_none(model, shape, ranks).has_value(); });
+}
+
+std::string why_no_linear(const Linear& linear, const ModelShape& shape) {
+  const std::string what = linear.cut == Cut::by_outputs
+                               ? fmt::format("{} columns", linear.n)
+                               : fmt::format("terms of {} products", linear.k);
+  return why_not_cut(what, shape.ranks,
+                     [&](int ranks) { return product_on(linear, shape, ranks).has_value(); });
+}
+
 }  // namespace
 
 Segment product_of(const Linear& linear, const ModelShape& shape) {
@@ -54,15 +139,20 @@ Segment product_of(const Linear& linear, const ModelShape& shape) {
   return op;
 }
 
-PartEstimate estimate(const Linear& linear, const ModelShape& shape, const Machine& machine,
-                      const Tuning& tuning) {
+namespace {
+
+void estimate_product(const Linear& linear, const ModelShape& shape, const Machine& machine,
+                      const Tuning& tuning, PartEstimate& found) {
   const Segment op = product_of(linear, shape);
-  PartEstimate found{linear.name, {}};
   if (const auto reasons = problems(op); !reasons.empty()) {
-    found.refused = join(reasons, "; ");
-    return found;
+    const std::string why = why_no_linear(linear, shape);
+    throw UsageError(why.empty() ? join(reasons, "; ") : why);
   }
   found.op = op;
+  const OnRanks on_ranks = [&](int ranks) { return product_on(linear, shape, ranks); };
+  if (const std::string why = why_too_large(found.op, on_ranks, machine); !why.empty()) {
+    throw UsageError(why);
+  }
   const AutoSchedule chosen = auto_schedule(op, machine, tuning);
   const Plan plan = lower(op, chosen.schedule, machine);
   found.schedule = short_text(chosen.schedule, op, machine);
@@ -72,17 +162,28 @@ PartEstimate estimate(const Linear& linear, const ModelShape& shape, const Machi
     found.is_measured = true;
     found.library_us = times->library_us;
     found.stretto_us = times->stretto_us;
-    return found;
+    return;
   }
   const OperatorSchedule library = schedule_of(find_preset("library"), op, machine);
   found.library_us = simulated_us(lower(op, library, machine), machine);
   found.stretto_us = simulated_us(plan, machine);
+}
+
+}  // namespace
+
+PartEstimate estimate(const Linear& linear, const ModelShape& shape, const Machine& machine,
+                      const Tuning& tuning) {
+  PartEstimate found{linear.name, {}};
+  try {
+    estimate_product(linear, shape, machine, tuning, found);
+  } catch (const UsageError& error) {  // as what is too large for a stage
+    found.refused = error.what();
+  }
   return found;
 }
 
 PartEstimate estimate_experts(const Model& model, const ModelShape& shape, const Machine& machine,
                               const Tuning& tuning) {
-  const char* kind = shape.deals_experts ? "moe-ep" : "moe-tp";
   PartEstimate found{"experts", {}};
   found.has_library = false;
   try {
@@ -91,13 +192,12 @@ PartEstimate estimate_experts(const Model& model, const ModelShape& shape, const
     }
     if (!model.is_gated) throw UsageError("experts without a gate have no operator");
     if (shape.all_reduce) throw UsageError("no operator has experts where every rank has all rows");
-    found.op = make_operator(kind,
-                             {{"t", shape.rows},
-                              {"h", model.hidden},
-                              {"f", model.intermediate},
-                              {"experts", model.experts},
-                              {"k", model.experts_a_row}},
-                             shape.ranks, shape.dtype);
+    if (const std::string why = why_no_experts(model, shape); !why.empty()) throw UsageError(why);
+    found.op = experts_on(model, shape, shape.ranks);
+    const OnRanks on_ranks = [&](int ranks) { return experts_or_none(model, shape, ranks); };
+    if (const std::string why = why_too_large(found.op, on_ranks, machine); !why.empty()) {
+      throw UsageError(why);
+    }
     const AutoSchedules chosen = auto_schedules(found.op, machine, tuning);
     const Plan plan = lower(found.op, chosen.schedule, machine);
     found.runs_on_gpus = can_run_on_gpus(plan);

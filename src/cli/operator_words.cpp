@@ -18,6 +18,9 @@ namespace {
 
 // The first size of a graph counts rows.
 int64_t size_option(std::string_view option, std::string_view text, bool are_rows) {
+  if (text.empty()) {
+    throw UsageError(fmt::format("{} is empty: give a whole number from 1 to {}", option, kMaxDim));
+  }
   if (are_rows && size_from(text) == 0) {
     throw UsageError(fmt::format("{} is 0: {}", option, kNoPlanOfNoRows));
   }
@@ -86,7 +89,13 @@ class SizesGiven {
     for (size_t i = 0; i < values.size(); ++i) {
       give(names_[i], size_option(names_[i], values[i], i == 0));
     }
-    if (at != std::string::npos) give_ranks(std::string_view(word).substr(at + 1));
+    if (at == std::string::npos) return;
+    if (at + 1 == word.size()) {
+      throw UsageError(
+          fmt::format("{} has no number of ranks behind @: give one, as {}8, or leave @ out",
+                      quote(word), word));
+    }
+    give_ranks(std::string_view(word).substr(at + 1));
   }
 
   bool has(std::string_view name) const {

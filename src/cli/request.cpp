@@ -51,6 +51,17 @@ bool is_file(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
+// For verbs that make plans of an operator and take none: "t.plan" is no slip in its name.
+[[noreturn]] void refuse_where_plans_are_made(const std::string& subject) {
+  if (!is_file(subject) && !subject.ends_with(".plan")) {
+    throw UsageError(unknown_of_many("operator", subject, operator_names()));
+  }
+  throw UsageError(fmt::format(
+      "{} is no operator and no graph file, of which plans are made here; a plan file goes with "
+      "run, check, simulate and report",
+      quote(subject, 200)));
+}
+
 // A plan file says its own operator and schedule, so options that would be ignored are refused, and
 // words behind it that are no files.
 void refuse_operator_options(const Options& options) {
@@ -120,7 +131,7 @@ std::vector<Operator> resolve_operators(const Options& options) {
   std::shared_ptr<const GraphText> graph;
   if (!subject.empty()) {
     graph = graph_named(subject);
-    if (!graph) throw UsageError(unknown_of_many("operator", subject, operator_names()));
+    if (!graph) refuse_where_plans_are_made(subject);
   }
   if (options.shapes.empty()) {
     if (!graph) throw UsageError("an operator with its sizes is missing, or --shapes FILE");
@@ -212,7 +223,9 @@ Request resolve(const Options& options, const OnGpus& gpus) {
     return request;
   }
   if (!is_file(options.subject)) {
-    if (options.subject.find('/') != std::string::npos) {
+    const bool names_file =
+        options.subject.find('/') != std::string::npos || options.subject.ends_with(".plan");
+    if (names_file) {
       throw UsageError(fmt::format("there is no plan file {}; `stretto plan` makes one",
                                    quote(options.subject, 200)));
     }

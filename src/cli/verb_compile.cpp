@@ -70,7 +70,14 @@ void require_cache() {
   }
   std::error_code ignored;  // what is wrong with the folder, writing will say
   std::filesystem::create_directories(folder, ignored);
-  check_writable(folder + "/probe");
+  try {
+    check_writable(folder + "/probe");
+  } catch (const SystemError& error) {
+    throw SystemError(fmt::format(
+        "there is no writing to the folder of kernels {} ({}): set STRETTO_CACHE_PATH to one that "
+        "can be written",
+        quote(folder, 200), error.what()));
+  }
 }
 
 Row compile(const cuda::Compiler& compiler, const cuda::KernelEntry& entry,

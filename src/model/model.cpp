@@ -39,8 +39,8 @@ std::vector<Unserved> unserved_parts(const Model& model) {
       {"attention", "every rank computes its own heads and sends nothing: no operator"});
   if (model.has_shared_experts) {
     parts.push_back({"shared",
-                     "experts that every row takes: the operators have none beside those "
-                     "that rows choose"});
+                     "experts that every row takes: moe-ep-shared has them, and these figures "
+                     "are without"});
   }
   if (model.unrouted_layers > 0) {
     parts.push_back({"unrouted", fmt::format("the MLP of {} of the layers is routed to no experts "
@@ -51,17 +51,40 @@ std::vector<Unserved> unserved_parts(const Model& model) {
   return parts;
 }
 
+std::string nearest_ranks(int ranks, const std::function<bool(int)>& can_share) {
+  int fewer = ranks - 1, more = ranks + 1;
+  const int most = 2 * ranks;
+  while (fewer > 0 && !can_share(fewer)) --fewer;
+  while (more <= most && !can_share(more)) ++more;
+  if (more > most) return fewer > 0 ? std::to_string(fewer) : "";
+  return fewer > 0 ? fmt::format("{} or {}", fewer, more) : std::to_string(more);
+}
+
+namespace {
+
+// Fewer heads of K and V than ranks are held several times, by equally many ranks each.
+bool shares_kv_heads(const Model& model, int ranks) {
+  const int64_t kv = model.kv_heads;
+  return kv % ranks == 0 || (kv > 0 && ranks % kv == 0);
+}
+
+}  // namespace
+
 std::string why_not_shared(const Model& model, const Linear& linear, int ranks) {
   const bool is_attention = linear.name == "qkv" || linear.name == "out";
   if (!is_attention) return "";
+  const bool has_kv = linear.name != "out";
+  const std::string others = nearest_ranks(ranks, [&](int other) {
+    return model.heads % other == 0 && (!has_kv || shares_kv_heads(model, other));
+  });
   if (model.heads % ranks != 0) {
-    return fmt::format("{} heads are no multiple of {} ranks", model.heads, ranks);
+    return fmt::format("{} heads are no multiple of {} ranks: take {} ranks", model.heads, ranks,
+                       others);
   }
-  // Fewer heads of K and V than ranks are held several times, by equally many ranks each.
-  const int64_t kv = model.kv_heads;
-  if (linear.name == "out" || kv % ranks == 0 || (kv > 0 && ranks % kv == 0)) return "";
-  return fmt::format("{} heads of K and V neither divide among {} ranks nor repeat evenly", kv,
-                     ranks);
+  if (!has_kv || shares_kv_heads(model, ranks)) return "";
+  return fmt::format(
+      "{} heads of K and V neither divide among {} ranks nor repeat evenly: take {} ranks",
+      model.kv_heads, ranks, others);
 }
 
 const Linear& find_linear(const Model& model, const std::vector<Linear>& linears,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,7 +50,11 @@ struct Unserved {
   std::string part, why;
 };
 std::vector<Unserved> unserved_parts(const Model& model);
-// Why so many ranks cannot share a linear; empty when they can, by the model's heads.
+// The next fewer and the next more ranks that can share something, "4 or 8"; empty where none up to
+// twice as many can.
+std::string nearest_ranks(int ranks, const std::function<bool(int)>& can_share);
+// Why so many ranks cannot share a linear, and how many can; empty when they can, by the model's
+// heads.
 std::string why_not_shared(const Model& model, const Linear& linear, int ranks);
 // Throws UsageError, which lists what there is.
 const Linear& find_linear(const Model& model, const std::vector<Linear>& linears,

@@ -19,13 +19,16 @@ std::string place_of(const Lane& lane, const Instr& task) {
 std::string why_task_not_served(const Plan& plan, const TaskRowFinder& rows_of, const Lane& lane,
                                 const Instr& task) {
   if (task.op == Opcode::collective) {
-    return "collectives move whole pieces, whatever rows a run has, but for plans with 'gemm "
-           "library' and 'collectives low-latency'";
+    return "collectives move whole pieces, whatever rows a run has: take a plan with "
+           "mover=epilogue, "
+           "or with gemm=library and collectives=low-latency";
   }
   for (const Region& to : plan.writes(task)) {
     if (lane.kind != LaneKind::copy || plan.buffers[to.buffer].role != BufferRole::output) continue;
-    return fmt::format("copy engines move whole pieces into {}, whatever rows a run has",
-                       plan.buffers[to.buffer].name);
+    return fmt::format(
+        "copy engines move whole pieces into {}, whatever rows a run has: take a plan with "
+        "mover=epilogue",
+        plan.buffers[to.buffer].name);
   }
   if (!rows_of(task)) {
     return fmt::format("some tasks work on rows of several owners ({}); rows=bucket cuts them",
@@ -111,7 +114,8 @@ bool is_operand(const Operator& op, int tensor, bool as_weight) {
   });
 }
 
-// Why a run with fewer of the operator's rows is none of its tensors; empty: it is.
+}  // namespace
+
 std::string why_rows_are_fixed(const Operator& op) {
   if (op.has_teams()) return "rows that are dealt to teams are all there in every run";
   if (op.segments.size() > 1) {
@@ -143,8 +147,6 @@ std::string why_rows_are_fixed(const Operator& op) {
   return "";
 }
 
-}  // namespace
-
 device::RunRows run_rows(const Operator& op, int64_t rows) {
   if (rows < 1 || rows > op.rows()) {
     throw UsageError(
@@ -163,6 +165,7 @@ std::vector<std::string> why_not_served(const Plan& plan) {
   }
   if (std::string reason = why_rows_are_fixed(plan.op); !reason.empty()) {
     reasons.push_back(std::move(reason));
+    return reasons;  // no other schedule of the operator would be served
   }
   if (plan.cluster > 1) {  // of a pair one may have no rows
     reasons.push_back("clusters compute all rows: a plan with cluster=1 serves fewer");

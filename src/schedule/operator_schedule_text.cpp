@@ -49,17 +49,33 @@ int read_split(std::string_view text, const Operator& op, std::vector<std::strin
 constexpr std::string_view kMoverOfEdge = "mover=";
 
 // "mover=copy-engine"; adds what is wrong with it.
-Mover read_edge(std::string_view name, std::string_view text, std::vector<std::string>& reasons) {
+Mover read_edge(const OperatorSegment& segment, std::string_view text,
+                std::vector<std::string>& reasons) {
+  const std::string& name = segment.name;
   if (text.starts_with(kMoverOfEdge)) {
     const std::string_view value = text.substr(kMoverOfEdge.size());
     if (const std::optional<Mover> mover = value_of<Mover>(value)) return *mover;
     reasons.push_back(fmt::format("{}: {}", name, unknown_word("mover", value, names_of<Mover>())));
+  } else if (!segment.is_edge()) {
+    reasons.push_back(fmt::format(
+        "{} has rows behind a product, which move nothing and have no schedule: leave it out, or "
+        "take {}:{}epilogue, with which the lanes of tiles take them; found {}",
+        name, name, kMoverOfEdge, quote(text)));
   } else {
     reasons.push_back(fmt::format(
         "{} is an edge at no product, which has a mover alone: expected {}:{}copy-engine, found {}",
         name, name, kMoverOfEdge, quote(text)));
   }
   return Mover::epilogue;
+}
+
+// Several words may be wrong alike.
+std::vector<std::string> each_once(const std::vector<std::string>& reasons) {
+  std::vector<std::string> once;
+  for (const std::string& reason : reasons) {
+    if (std::find(once.begin(), once.end(), reason) == once.end()) once.push_back(reason);
+  }
+  return once;
 }
 
 // Reads words over one another and keeps what is wrong with them.
@@ -83,7 +99,7 @@ class WordReader {
     const std::string_view text = without_blanks(word.substr(colon + 1));
     if (const std::optional<size_t> edge = find(edges_, name)) {
       if (movers_[*edge]) reasons.push_back(fmt::format("{} is given twice", name));
-      movers_[*edge] = read_edge(name, text, reasons);
+      movers_[*edge] = read_edge(*edges_[*edge], text, reasons);
       return;
     }
     const std::optional<size_t> at = find(products_, name);
@@ -183,7 +199,7 @@ OperatorSchedule parse_schedules(std::string_view text, const Operator& op, cons
     if (!word.starts_with(kSplit)) reader.read(word);
   }
   reader.take(schedule);
-  if (!reader.reasons.empty()) throw UsageError(join(reader.reasons, "; "));
+  if (!reader.reasons.empty()) throw UsageError(join(each_once(reader.reasons), "; "));
   return schedule;
 }
 

@@ -72,6 +72,22 @@ TEST_F(Doctor, BrokenTuningFileIsWrongAndSaysHowToMendIt) {
   EXPECT_THAT(std::string(finding("tuning").at("to_do")), HasSubstr("STRETTO_TUNING_FILE"));
 }
 
+TEST_F(Doctor, VariablesThatCannotBeReadAreWrongAndNamed) {
+  EXPECT_EQ(finding("variables").at("state"), "ok");
+  const std::pair<const char*, const char*> wrong[] = {{"STRETTO_FABRIC", "foo"},
+                                                       {"STRETTO_MEASURE_MS", "-5"},
+                                                       {"STRETTO_JOIN_SECONDS", "abc"},
+                                                       {"STRETTO_RANKS_A_GPU", "0"}};
+  for (const auto& [variable, value] : wrong) set(variable, value);
+  const json found = finding("variables");
+  EXPECT_EQ(found.at("state"), "WRONG");
+  for (const auto& [variable, value] : wrong) {
+    EXPECT_THAT(std::string(found.at("found")), HasSubstr(variable));
+    EXPECT_THAT(std::string(found.at("found")), HasSubstr(std::string("'") + value + "'"));
+  }
+  EXPECT_THAT(std::string(found.at("to_do")), HasSubstr("stretto env"));
+}
+
 TEST_F(Doctor, VariablesThatAreSetAndNoSecret) {
   set("STRETTO_JOB_SECRET", "word");
   const Said said = stretto_says({"doctor"});

@@ -90,6 +90,14 @@ TEST(MachinesOfTheUser, ThatAreBrokenHideNoOthers) {
   EXPECT_GE(json.at("machines").size(), 6u);
 }
 
+TEST(FolderOfKernels, ThatCannotBeWrittenIsNamedWithItsVariable) {
+  const Variable folder("STRETTO_CACHE_PATH", "/dev/null");
+  const Said said = stretto_says(Words{"compile"} + small_operator());
+  EXPECT_EQ(said.exit_code, 3);
+  EXPECT_THAT(said.err, AllOf(HasSubstr("the folder of kernels '/dev/null' (cannot write"),
+                              HasSubstr("set STRETTO_CACHE_PATH to one that can be written")));
+}
+
 // A pipe that nobody writes has nothing to read for ever.
 TEST(FilesOfTheUser, ThatArePipesAreRefusedAtOnce) {
   const ScratchFolder scratch;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
@@ -156,6 +157,35 @@ TEST_F(ModelVerb, LinearsThatCannotBeSharedSayWhyAndTheOthersStay) {
                 .at("linears")[0]
                 .at("refused"),
             "");
+}
+
+// Planning it would take minutes, and end with more signals than can be simulated.
+TEST_F(ModelVerb, LinearsOfTooLargePlansAreRefusedUnplannedAndTheOthersStay) {
+  const auto begin = std::chrono::steady_clock::now();
+  const json layer = estimated({"llama-3-8b", "--tp", "1024", "--rows", "64"}).at("results")[0];
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  ASSERT_EQ(layer.at("linears").size(), 4u);
+  EXPECT_THAT(layer.at("linears")[3].at("refused"),
+              testing::AllOf(HasSubstr("its plans on 1024 ranks have about 18.0 million "
+                                       "instructions, and at most 5 million are estimated"),
+                             HasSubstr("take --tp 256")));
+  EXPECT_THAT(layer.at("linears")[0].at("refused"), HasSubstr("take 32 ranks"));
+  EXPECT_EQ(layer.at("linears")[3].at("operator").at("kind"), "gemm-rs");
+}
+
+// Their columns nobody can choose.
+TEST_F(ModelVerb, ExpertsThatCannotBeDealtSayForHowManyRanksTheyCan) {
+  const json experts = estimated({"mixtral-8x7b", "--tp", "6", "--rows", "64"})
+                           .at("results")[0]
+                           .at("linears")
+                           .back();
+  EXPECT_EQ(experts.at("refused"),
+            "14336 columns of an expert cannot be dealt to 6 ranks: take --tp 4 or 7");
+}
+
+TEST_F(ModelVerb, SharedExpertsHaveAnOperator) {
+  const json parts = estimated({"deepseek-v3", "--rows", "16"}).at("not_served");
+  EXPECT_THAT(parts.dump(), HasSubstr("moe-ep-shared has them, and these figures are without"));
 }
 
 TEST_F(ModelVerb, BadLinesAreRefused) {

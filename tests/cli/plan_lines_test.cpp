@@ -175,17 +175,17 @@ TEST_F(PlanLines, OnlyTheFileWhereADeclarationIsMissing) {
 TEST_F(PlanLines, OfTheFirstHundredProblems) {
   std::string text =
       "stretto-plan 2\noperator ag-gemm m=64 n=64 k=64 ranks=1 dtype=bf16\nsms 4\n"
-      "signals s 101\nlane 0 comm 0\n";
+      "buffer a bf16 64x64 input\nbuffer b bf16 64x64 input\nsignals s 101\nlane 0 comm 0\n";
   for (int i = 0; i <= 100; ++i) text += "  wait s." + std::to_string(i) + " >= 1\n";
   const std::string file = scratch_.file("p.txt", text + "end\n");
   EXPECT_THAT(words({"check", file}),
-              AllOf(HasSubstr(file + ":8: unreachable-threshold: "),
+              AllOf(HasSubstr(file + ":10: unreachable-threshold: "),
                     HasSubstr("... and 96 of the same sort"),
                     HasSubstr("... and maybe more: the check stopped after 100")));
   const Json check = Json::parse(stretto_says({"check", file, "--json"}).out);
   const Json found = check.at("results").at(0).at("check").at("diagnostics");
   EXPECT_EQ(found.size(), 100u);
-  EXPECT_EQ(found.back().at("where").at("line"), 104);
+  EXPECT_EQ(found.back().at("where").at("line"), 106);
 }
 
 TEST_F(PlanLines, OfEveryLaneOfADeadlock) {

@@ -42,6 +42,17 @@ TEST(Edges, HaveTheirMoverBehindTheProducts) {
             parse_schedules("tiles", op, machine_of()));
 }
 
+// What moves nothing is no edge, and has nobody to send it.
+TEST(Edges, AreNoRowsBehindAProduct) {
+  const Operator op = make_operator("gemm-ar-norm", {{"m", 40}, {"n", 64}, {"k", 64}}, 2);
+  EXPECT_EQ(refusal("tiles/out:waves", op),
+            "out has rows behind a product, which move nothing and have no schedule: leave it out, "
+            "or take out:mover=epilogue, with which the lanes of tiles take them; found 'waves'");
+  const OperatorSchedule advised = parse_schedules("tiles/out:mover=epilogue", op, machine_of());
+  EXPECT_THAT(legal(op, advised, machine_of()), IsEmpty());
+  EXPECT_EQ(refusal("/", op), refusal("", op));
+}
+
 TEST(Edges, AreRefusedWithWhatWouldBeRight) {
   const Operator op = normed();
   EXPECT_EQ(refusal("tiles/out:slices", op),
