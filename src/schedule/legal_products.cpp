@@ -87,6 +87,9 @@ std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorS
   });
   if (sums == products.end()) return refuse("experts whose rows nobody adds up", "a sum of them");
   if (std::string why = rounded_weights(**sums); !why.empty()) return why;
+  if (const Segment& adds = *(*sums)->product; adds.ranks > 1 && adds.kind.out == Edge::none) {
+    return refuse("sums that each rank makes in its own columns", "an output that is held by rows");
+  }
   const auto has_rows_in_order = [&](const OperatorSegment& product) {
     const int maker = op.tensor(product.input).stage;
     return std::any_of(products.begin(), products.end(), [&](const OperatorSegment* other) {

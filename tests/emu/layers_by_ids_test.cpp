@@ -22,6 +22,20 @@ void expect_refused_by_ids(const Operator& op, const Machine& machine, const std
   EXPECT_TRUE(is_said) << testing::PrintToString(reasons);
 }
 
+// Each rank weighs whole results, of the columns that it has: nothing goes back to who has a token.
+TEST(SumsOfOwnColumns, AreRefusedByIds) {
+  const auto graph = parse_graph(
+      "graph own t h f e k\n"
+      "input x [t, h] rows\ninput r [e, h] whole\ninput w [e, f, h] rows\n"
+      "s = gemm x r\nids = top_k s k=k\nweights = softmax_gate s ids\n"
+      "y = grouped x w ids\nz = weigh y ids weights\noutput z cols\n");
+  for (const int64_t k : {1, 2}) {
+    const Operator op =
+        make_graph(graph, {{"t", 15}, {"h", 80}, {"f", 80}, {"e", 10}, {"k", k}}, 5, DType::fp16);
+    expect_refused_by_ids(op, default_machine(5), "sums that each rank makes in its own columns");
+  }
+}
+
 // Two layers of experts that go by the same ids: collectives send ids once, with the tokens of one
 // layer, so what is not refused has those of both.
 TEST(LayersOfTheSameIds, AreRefusedByIdsAndRightOtherwise) {
