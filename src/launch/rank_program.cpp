@@ -10,6 +10,7 @@
 #include "launch/sent_products.h"
 #include "launch/stream_events.h"
 #include "plan/tile_rows.h"
+#include "stretto/error.h"
 
 namespace stretto::cuda {
 namespace {
@@ -204,17 +205,21 @@ void add_compute_lanes(const Plan& plan, const std::vector<uint32_t>& lanes, boo
   }
 }
 
+constexpr std::pair<Opcode, StepKind> kHostSteps[] = {{Opcode::wait, StepKind::wait},
+                                                      {Opcode::notify, StepKind::notify},
+                                                      {Opcode::copy, StepKind::copy},
+                                                      {Opcode::collective, StepKind::collective}};
+
 StepStream host_lane(const Plan& plan, uint32_t index) {
   const Lane& lane = plan.lanes[index];
   StepStream stream{lane.kind, lane.index, {}};
   for (uint32_t i = 0; i < lane.instrs.size(); ++i) {
     const Opcode op = lane.instrs[i].op;
     if (op == Opcode::deliver) continue;
-    const StepKind kind = op == Opcode::wait     ? StepKind::wait
-                          : op == Opcode::notify ? StepKind::notify
-                          : op == Opcode::copy   ? StepKind::copy
-                                                 : StepKind::collective;
-    stream.steps.push_back({kind, 0, index, i});
+    const auto* const found = std::find_if(std::begin(kHostSteps), std::end(kHostSteps),
+                                           [&](const auto& one) { return one.first == op; });
+    STRETTO_ASSERT(found != std::end(kHostSteps), "a lane of the host's has no such instruction");
+    stream.steps.push_back({found->second, 0, index, i});
   }
   return stream;
 }

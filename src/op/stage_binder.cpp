@@ -17,6 +17,18 @@ int64_t unit_of(StageKind kind, const std::vector<const Tensor*>& in) {
   return multiplies(kind) ? 0 : in[0]->unit;
 }
 
+// What would be right: as what a tensor is held that can be taken so.
+std::string held_that_can_be(Held needed) {
+#define STRETTO_HELD(name, ...) Held::name,
+  constexpr Held kAll[] = {STRETTO_HELDS(STRETTO_HELD)};
+#undef STRETTO_HELD
+  std::string found(to_string(needed));
+  for (const Held held : kAll) {
+    if (held != needed && edge_between(held, needed)) found += fmt::format(", {}", to_string(held));
+  }
+  return fmt::format("; take one that is {}", found);
+}
+
 }  // namespace
 
 bool are_sums_of_some(const Operator& graph, const Tensor& tensor) {
@@ -137,9 +149,10 @@ void StageBinder::check_edges(const StageText& text, const Stage& stage, const O
     if (!is_term && edge_between(one.held, needed)) continue;
     refuse(text.in_place,
            fmt::format("{} needs {} held as {}, and it is {}: there is no edge from one to the "
-                       "other",
+                       "other{}",
                        to_string(text.kind), one.name, to_string(needed),
-                       is_term ? "a sum over some experts" : to_string(one.held)));
+                       is_term ? "a sum over some experts" : to_string(one.held),
+                       is_term ? "" : held_that_can_be(needed)));
   }
 }
 

@@ -9,8 +9,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # The lists' own names and numbers of operands: one line for all enumerators.
 SWITCHES = {"src/plan/plan.cpp": ["Opcode"], "src/op/print_graph.cpp": ["StageKind", "StageKind"]}
-# Steps of a host's lane, which does four kinds of instructions.
-CHOICES = {"src/launch/rank_program.cpp": ["Opcode"]}
 
 
 def found_in(texts, find):
@@ -33,7 +31,7 @@ class Kinds(unittest.TestCase):
         self.assertEqual(found_in(self.texts, lambda text: switched_over(text, self.kinds)), SWITCHES)
 
     def test_no_chain_of_choices_is_over_them(self):
-        self.assertEqual(found_in(self.texts, lambda text: chosen_by(text, most=1)), CHOICES)
+        self.assertEqual(found_in(self.texts, lambda text: chosen_by(text, most=1)), {})
 
     def test_no_code_has_kinds_of_operators(self):
         self.assertEqual(in_words(self.texts, r"\bOpKind\b"), [])

@@ -153,7 +153,7 @@ TEST(FaultsOfGraphs, OfAllKindsAreToldTogether) {
       "make one of them of inputs, or of tensors that lines above make; ";
   const std::string edge =
       "my.graph:8:10: gemm needs x held as whole, and it is cols: there is no edge from one to the "
-      "other";
+      "other; take one that is whole, rows, partial";
   const std::string shape =
       "; my.graph:9:9: both operands have one shape: x [16, 64] and v [16, 72]";
   EXPECT_EQ(refused(kAll, {{"m", 16}, {"h", 64}}), text + edge + shape);
@@ -168,7 +168,8 @@ TEST(FaultsOfGraphs, OfSizesAreToldWithEdges) {
                     {{"m", 0}, {"h", 64}}),
             "g: m is 0: plans are for rows that there are; take 1 or more (a call of 0 rows does "
             "nothing and needs no plan); my.graph:4:10: gemm needs x held as whole, and it "
-            "is cols: there is no edge from one to the other");
+            "is cols: there is no edge from one to the other; take one that is whole, rows, "
+            "partial");
   // What words must be operands' alone is no fault of theirs where the graph's are not known.
   EXPECT_EQ(refusal([] {
               parse_operator("g m=8 ranks=2 dtype=bf16", {},
