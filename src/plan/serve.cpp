@@ -20,8 +20,7 @@ std::string why_task_not_served(const Plan& plan, const TaskRowFinder& rows_of, 
                                 const Instr& task) {
   if (task.op == Opcode::collective) {
     return "collectives move whole pieces, whatever rows a run has: take a plan with "
-           "mover=epilogue, "
-           "or with gemm=library and collectives=low-latency";
+           "mover=epilogue, or with gemm=library and collectives=low-latency";
   }
   for (const Region& to : plan.writes(task)) {
     if (lane.kind != LaneKind::copy || plan.buffers[to.buffer].role != BufferRole::output) continue;

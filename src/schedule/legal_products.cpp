@@ -75,8 +75,9 @@ std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorS
   if (std::string why = rounded_weights(one); !why.empty()) return why;
   const auto is_own = [&](int tensor) { return op.tensor(tensor).held == Held::rows; };
   if (of.only_moves() && takes_choices(op, one)) {
-    if (one.router_weights < 0)
+    if (one.router_weights < 0) {
       return refuse("rows by choice that nobody adds up", "a sum of them");
+    }
     return is_own(one.ids) ? refuse("rows by choice whose ids each rank has its own of",
                                     "ids that are held whole")
                            : "";

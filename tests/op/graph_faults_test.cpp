@@ -9,6 +9,7 @@
 #include "core/text.h"
 #include "op/graph_text.h"
 #include "op/read_graph.h"
+#include "refusal.h"
 #include "stretto/operator.h"
 
 namespace stretto {
@@ -18,15 +19,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-std::string refusal(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 std::string refused_text(std::string_view text) {
   return refusal([&] { parse_graph(text, "my.graph"); });

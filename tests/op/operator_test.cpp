@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 
+#include "refusal.h"
 #include "stretto/error.h"
 #include "stretto/reference.h"
 
@@ -14,15 +15,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-
-std::string refusal(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 std::string refused_graph(std::string_view text) {
   return refusal([&] { parse_graph(text, "my.graph"); });

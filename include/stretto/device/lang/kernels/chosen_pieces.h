@@ -126,12 +126,11 @@ class ChosenPieces : public ChosenRows<Format, Block> {
     }
     return ranks;
   }
-  template <bool kAhead = false>
   STRETTO_PRIMITIVE uint64 ranks_of_row(uint32 row) {
     uint64 ranks = 0;
     for (uint32 first = 0; first < sizes_.top_k; first += kSlots) {
       int32 ids[kSlots];
-      load_ids<kAhead>(row, first, ids);
+      load_ids(row, first, ids);
       ranks |= ranks_with(ids);
     }
     return ranks;
