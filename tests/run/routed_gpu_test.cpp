@@ -79,6 +79,9 @@ std::vector<RoutingCase> cases() {
       all.push_back({fmt::format("{} t=4099 h=128 f={} experts={} k=4", of, 64 * ranks, 9 * ranks),
                      schedule, ranks});
     }
+    // An expert of every token beside those that tokens choose.
+    all.push_back({fmt::format("moe-ep-shared t=203 h=512 f=96 s=136 experts={} k=3", 3 * ranks),
+                   schedule, ranks});
     // Ids of 64 bits.
     for (const char* name : {"moe-tp-i64", "moe-ep-i64", "moe-tp-up-i64", "moe-tp-down-i64"}) {
       all.push_back({fmt::format("{} t=203 h=512 f={} experts={} k=3", name, 96 * ranks, 3 * ranks),
