@@ -17,6 +17,24 @@ SUPERSEDED = {
 REPEATED = {"operators_again_h200_x2.json": "operators_h200_x2.json"}
 # By file, those that have measured some of its rows by later code, the last one behind.
 LATER_ROWS = {"layers_passes_h200_x2.json": ("layers_together_h200_x2.json", "layers_joined_h200_x2.json")}
+# Files of layers by the day they are of, in the order of their runs; others of that day were run behind these.
+RUNS_OF_A_DAY = {
+    "2026-11-28": ("layers_h200_x2.json", "experts_h200_x2.json", "layers_passes_h200_x2.json",
+                   "layers_together_h200_x2.json", "experts_sent_h200_x2.json", "layers_joined_h200_x2.json",
+                   "a2a_by_source_h200_x2.json"),
+    "2026-11-29": ("few_rows_graphs_h200_x2.json", "few_rows_gates_h200_x2.json", "experts_passes_h200_x2.json",
+                   "moved_h200_x2.json", "layers_again_h200_x2.json", "norms_again_h200_x2.json",
+                   "experts_by_blocks_h200_x2.json", "experts_copies_h200_x2.json",
+                   "experts_beside_flashinfer_h200_x2.json", "norms_passes_h200_x2.json",
+                   "experts_elected_h200_x2.json", "mlp_ways_h200_x2.json"),
+    "2026-11-30": ("experts_by_ids_h200_x2.json", "experts_again_h200_x2.json", "experts_few_tokens_h200_x2.json"),
+}
+
+
+def age(path, result):
+    """What sorts results by when they were run, the last one behind."""
+    day = RUNS_OF_A_DAY.get(result.get("date", ""), ())
+    return result.get("date", ""), day.index(path.name) if path.name in day else len(day), path.name
 
 
 def has_later_rows(path):

@@ -3,6 +3,7 @@
 import collections
 import re
 
+from bench.report.efficiency import efficiency_sections
 from bench.report.expert_bars import bars_section, measured_rates
 from bench.report.history import is_history, note_on
 from bench.report.sections.fused import beside_torch_section, fused_section
@@ -26,11 +27,14 @@ PAGES = (
     Page("pytorch.md", "Fused operators beside PyTorch", "the same beside PyTorch's, in one session each", ("torch",)),
     Page("layers.md", "Layers", "MLPs, norms, decoder layers, all-to-alls and experts on two GPUs, beside libraries",
          ("layers", "graphs")),
+    Page("efficiency.md", "Efficiency of layers",
+         "floors that arithmetic or products alone set, what each layer takes, and which bars that meets", ()),
     Page("models.md", "Whole models", "steps of models in PyTorch", ("models",)),
     Page("one-gpu.md", "One GPU", "products, products of experts, and layers of experts by one rank alone",
          ("gemm", "few_rows", "grouped", "grouped choice", "moe", "bench")),
     Page("device-language.md", "The device language", "its collectives and movers beside NCCL", ("device language",)),
 )
+EFFICIENCY = next(page for page in PAGES if page.file == "efficiency.md")  # of all results, each row's last
 HISTORY = Page("history.md", "Earlier runs", "what later runs have taken the place of, and runs again", ())
 KINDS = tuple(kind for page in PAGES for kind in page.kinds)
 FOLDER = "performance"
@@ -92,6 +96,7 @@ def sections(results, root):
         text = section_of(path.relative_to(root), result, results) if page else ""
         if text:
             found[page].append(noted(path, text) if page is HISTORY else text)
+    found[EFFICIENCY] = efficiency_sections(results)
     return found
 
 
