@@ -34,6 +34,7 @@ from bench.contests import torch_job  # noqa: E402
 from bench.contests.kernel_times import kernels_in  # noqa: E402
 from bench.contests.torch_contestants import meet, wait_for_gpu  # noqa: E402
 from bench.rivals import expert_paths, layer_paths, moved_paths, path_base  # noqa: E402
+from bench.shapes.moe_layers import ROUTINGS  # noqa: E402
 
 SIZES = {**layer_paths.SIZES, **expert_paths.SIZES, **moved_paths.SIZES}
 PATHS = {**layer_paths.PATHS, **expert_paths.PATHS, **moved_paths.PATHS}
@@ -46,7 +47,7 @@ class Layer:
 
     def __init__(self, job, name, sizes):
         self.job, self.name, self.operations = job, name, {}
-        place = path_base.Place(dist.get_rank(), dist.get_world_size(), "cuda", job.group)
+        place = path_base.Place(dist.get_rank(), dist.get_world_size(), "cuda", job.group, job.args.routing)
         torch.manual_seed(1234 + place.rank)
         self.paths = PATHS[name](place, **{key.replace("-", "_"): size for key, size in sizes.items()})
         self.reference = self.paths.reference()
@@ -170,6 +171,8 @@ def those_compared(timed):
 def measure(job, name, sizes, problems):
     row = {"operator": torch_job.operator_text(name, sizes)}
     contest = job.contest(row["operator"], problems)
+    if job.args.routing != "uniform":
+        row["operator"] += f" routing={job.args.routing}"
     layer = contest.attempt("row", anything(lambda: Layer(job, name, sizes)))
     makers = layer and contest.attempt("row", anything(layer.makers))
     if not makers:
@@ -217,6 +220,7 @@ def main():
     parser.add_argument("--kernels", action="store_true", help="what kernels take of ours and of the fastest other")
     parser.add_argument("--beside", action="append", default=[], metavar="SCHEDULE",
                         help="another of Stretto's schedules for every row that it can serve; may be given again")
+    parser.add_argument("--routing", choices=ROUTINGS, default="uniform", help="of layers of experts; rows name another")
     args = parser.parse_args()
     shapes = torch_job.parse_shapes(args.shapes, SIZES)
     torch_job.run(torch_job.checked(args), shapes, measure, "layers", packages=packages())

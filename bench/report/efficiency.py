@@ -41,7 +41,7 @@ Found = collections.namedtuple("Found", "row us products link_bytes file")
 def measured(path, result):
     """Rows of layers that somebody timed, by (machine, ranks, operator)."""
     for row in result["rows"]:
-        if kind_of(row) in FUSED:
+        if kind_of(row) in FUSED or "routing=" in row["operator"]:  # floors are of uniform routing
             continue
         key = (result["machine"], result["ranks"], row["operator"].removesuffix(" dtype=bf16"))
         if result["benchmark"] == "layers" and "us" in row and ours(row):

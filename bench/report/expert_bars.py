@@ -81,7 +81,7 @@ def floors(row, rates):
 
 
 def is_of_experts(row):
-    return kind_of(row) in BARS and "us" in row
+    return kind_of(row) in BARS and "us" in row and "routing=" not in row["operator"]  # floors are of uniform routing
 
 
 def cells(row, rates):

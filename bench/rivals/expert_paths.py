@@ -14,15 +14,18 @@ import torch.distributed as dist
 from bench.rivals.expert_passes import Passes
 from bench.rivals.moe_rivals import deep_gemm, deep_gemm_products
 from bench.rivals.path_base import Paths, gated, summed
-from bench.shapes.moe_layers import FORM, spaces_of
+from bench.shapes.moe_layers import FORM, bias_of, spaces_of
 
 PUSH_TOKENS = 8192  # of a rank, for which FlashInfer's layers have room
 
 
-def choices(tokens, experts, top_k):
-    """Ids [tokens, top k], uniform and different by token, and weights: the same on all ranks, on the CPU."""
+def choices(tokens, experts, top_k, routing="uniform"):
+    """Ids [tokens, top k], a token's different from each other, and weights: the same on all ranks, on the CPU."""
     made = torch.Generator().manual_seed(tokens + experts)
     scores, ids = torch.randn(tokens, experts, generator=made).topk(top_k, dim=1)
+    if routing != "uniform":
+        noise = torch.rand(tokens, experts, generator=made).clamp(1e-30, 1 - 1e-7)
+        ids = (torch.tensor(bias_of(routing, experts)) - torch.log(-torch.log(noise))).topk(top_k, dim=1).indices
     return ids.int(), torch.softmax(scores, 1)
 
 
@@ -51,7 +54,7 @@ class Experts(Paths):
         self.first, self.inner = here * place.rank if self.deals_experts else 0, inner
         self.gate_up = place.normal(here, 2 * inner, h, scale=h ** -0.5)
         self.down = place.normal(here, h, inner, scale=f ** -0.5)
-        ids, weights = choices(t, experts, k)
+        ids, weights = choices(t, experts, k, place.routing)
         local = ids.flatten().long() - self.first
         self.counts = torch.bincount(local[(local >= 0) & (local < here)], minlength=here).tolist()
         self.ids, self.weights = ids.to(place.device), weights.to(place.device)

@@ -17,6 +17,7 @@ class Place:
     ranks: int
     device: str
     group: str
+    routing: str = "uniform"  # of those of moe_layers.ROUTINGS
 
     def normal(self, *shape, scale=1.0, same=False):
         """Of this rank; with `same` what all ranks have. Numbers follow each other as calls do."""

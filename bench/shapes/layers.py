@@ -5,16 +5,19 @@
     bench/shapes/layers.py experts --on 2
     bench/shapes/layers.py moved --on 2
     bench/shapes/layers.py routed --on 2
+    bench/shapes/layers.py unseen --on 2
 
 `dense`: norms behind sums of 8192 columns, K of 4096 a rank; MLPs and decoder layers of Llama-3 8B and 70B, and MLPs
 of which each rank has an eighth; all-to-alls around the projections of 8B and 70B. `experts`: layers of experts of the
 models that bench/shapes/moe_layers.py has, whole ones first, each rank with an eighth of experts or of their inner columns, or
 with what it has on so many GPUs. `moved`: what moves rows to these experts and back, all of them dealt to the ranks.
 `routed`: some of both, by turns, where little time is left; then the other layers of `experts` that have most tokens.
+`unseen`: layers of experts of each model at token counts that nobody chose: log-uniform to 16384, from a fixed seed.
 """
 
 import argparse
 import pathlib
+import random
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
@@ -29,6 +32,7 @@ FEW_MODELS = ("mixtral", "qwen30b", "qwen235b", "dsv3")
 # Tokens of all ranks together for tensor parallelism, of each for experts that are dealt.
 TOKENS = ((1024, 8192), (64,), (4096, 16384))
 TOKENS_OF_RANK = ((1024, 128), (8192,), (16, 512, 4096))
+MOST_TOKENS = 16384
 
 
 def layer(kind, m, model):
@@ -114,7 +118,18 @@ def routed(ranks):
     yield from (one for one in experts(ranks) if one not in first and one[0].startswith("moe-tp "))
 
 
-LISTS = {"dense": dense, "experts": experts, "moved": moved, "routed": routed}
+def unseen(ranks):
+    """Tokens that the ranks share evenly, since libraries take no others."""
+    for turn in range(2):
+        for model in MODELS:
+            for kind in ("moe-ep", "moe-tp"):
+                draw = random.Random(f"unseen {model} {kind} {turn}")
+                each = max(1, round((MOST_TOKENS / ranks) ** draw.random()))
+                tokens = each if kind == "moe-ep" else each * ranks
+                yield list(experts_of(model, (kind,), (tokens,), (tokens,), ranks))[-1 if turn else 0]
+
+
+LISTS = {"dense": dense, "experts": experts, "moved": moved, "routed": routed, "unseen": unseen}
 
 
 def text_of(name, ranks):

@@ -11,6 +11,7 @@ import unittest
 
 from bench.report import expert_bars
 from bench.rivals import warm_experts
+from bench.shapes import layers as layer_shapes
 from bench.shapes import moe, moe_layers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -105,6 +106,21 @@ class Shapes(unittest.TestCase):
         # With fewer experts than a token takes there is no such layer.
         self.assertNotIn("mixtral", {model for *_, model in moe.shapes("ep8_local", 1)})
         self.assertEqual({t for _, t, *_ in moe.shapes("ep", 4)}, {64, 512, 4096, 32768})
+
+    def test_unseen_layers_are_the_same_each_time_and_ranks_share_their_tokens(self):
+        for ranks in (2, 4, 8):
+            found = [layers_of(line) for line, _ in layer_shapes.unseen(ranks)]
+            self.assertEqual(found, [layers_of(line) for line, _ in layer_shapes.unseen(ranks)])
+            self.assertEqual(len(found), 4 * len(moe_layers.MODELS))
+            for kind, sizes in found:
+                self.assertEqual((kind[:4], sizes["t"] % ranks), ("moe-", 0))
+                self.assertTrue(ranks <= sizes["t"] <= layer_shapes.MOST_TOKENS)
+                self.assertLessEqual(sizes["k"], sizes["experts"])
+
+
+def layers_of(line):
+    kind, *words = line.split()
+    return kind, {key: int(value) for key, value in (word.split("=") for word in words)}
 
 
 class Routings(unittest.TestCase):
