@@ -113,7 +113,7 @@ void Declarer::declare_product(SegmentLowering& product) {
 
 void Declarer::declare_look_ups(LookUpLowering& one) {
   const Segment& product = one.op;
-  const std::string prefix = one.part.name + "_";
+  const std::string prefix = prefix_ + one.part.name + "_";
   const int copies = one.schedule.reuse == Reuse::double_buffer ? 2 : 1;
   one.ids = input(one.part.ids);
   one.tables = input(one.part.weights[0]);

@@ -4,8 +4,9 @@
 // Who looks up stores to the owner itself, or a mover sends what is whole of a piece. Where the
 // caller's tensor is the destination, it lands beside it and a copy takes it there.
 #include <algorithm>
+#include <memory>
 
-#include "lower/emitter.h"
+#include "lower/emit_patterns.h"
 #include "lower/opcode_of.h"
 #include "lower/peer_order.h"
 #include "lower/rect.h"
@@ -21,7 +22,7 @@ class LookUps {
         ranks_(state.op.ranks),
         owners_(one.owners()),
         opcode_(opcode_of(state.op.stage(one.part.stages[0]).kind)),
-        emit_(state, one.lanes, state.parts[0]),
+        emit_(state, one.lanes, state.parts[one.of_part]),
         comm_(ranks_, std::max(1, one.lanes.comm)),
         work_(static_cast<size_t>(ranks_)),
         late_(static_cast<size_t>(ranks_)) {}
@@ -45,10 +46,11 @@ class LookUps {
       take_home();
       for (int rank = 0; rank < ranks_; ++rank) send_whole(rank, (wave + 1) * lanes);
     }
-    if (one_.by_nccl()) return exchange();
-    take_home();
-    take_late_home();
+    one_.by_nccl() ? exchange() : take_home();
   }
+
+  // What compute lanes do when sums have come: behind the tasks of other parts of the rows.
+  void finish() { one_.by_nccl() ? put_side_by_side() : take_late_home(); }
 
  private:
   // Some bags of an owner, counted from its first, and some of the rank's columns.
@@ -239,12 +241,6 @@ class LookUps {
   // ---- by NCCL, which moves whole rows: they are put side by side behind it
 
   void exchange() {
-    const int32_t cols = one_.cols_each();
-    const auto block = static_cast<int32_t>(owners_.block());
-    const auto landed = [&](int from, int rank) {
-      const auto rows = static_cast<int32_t>(owners_.size(rank));
-      return Rect{from * block, from * block + rows, 0, one_.cols_of(from)};
-    };
     for (int rank = 0; rank < ranks_; ++rank) emit_.boundary(rank);
     for (int rank = 0; rank < ranks_; ++rank) {
       for (int to = 0; to < ranks_; ++to) {
@@ -257,6 +253,18 @@ class LookUps {
       }
       emit_.collective(rank, CollectiveKind::all_to_all, 0);
     }
+  }
+
+  // What a rank has sent another, below what those before it have.
+  Rect landed(int from, int rank) const {
+    const auto block = static_cast<int32_t>(owners_.block());
+    const auto rows = static_cast<int32_t>(owners_.size(rank));
+    return {from * block, from * block + rows, 0, one_.cols_of(from)};
+  }
+
+  void put_side_by_side() {
+    const int32_t cols = one_.cols_each();
+    const auto block = static_cast<int32_t>(owners_.block());
     for (int rank = 0; rank < ranks_; ++rank) {
       emit_.boundary(rank);
       int lane = 0;
@@ -287,6 +295,10 @@ class LookUps {
 
 }  // namespace
 
-void emit_look_ups(Lowering& state, LookUpLowering& one) { LookUps(state, one).emit(); }
+AfterTiles emit_look_ups(Lowering& state, LookUpLowering& one) {
+  const auto look_ups = std::make_shared<LookUps>(state, one);
+  look_ups->emit();
+  return {[look_ups] { look_ups->finish(); }, {}};
+}
 
 }  // namespace stretto

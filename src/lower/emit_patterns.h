@@ -29,6 +29,8 @@ void emit_exchanged(SegmentLowering& state, Emitter& emit,
 
 // Left are the sums of what all ranks send.
 AfterTiles emit_routed(Lowering& state, RoutedLowering& product);
+// Left is what owners do with sums that have come.
+AfterTiles emit_look_ups(Lowering& state, LookUpLowering& one);
 // Of rows that collectives move by ids (emit_by_ids.cpp).
 void emit_by_ids(Lowering& state, RoutedLowering& product);
 

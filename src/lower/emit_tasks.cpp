@@ -75,7 +75,7 @@ class SegmentsInTurn {
     }
     if (!segment(i, p).product) return emit_stages(i, p, false);
     if (segment(i, p).product->is_routed()) return emit_routed_product(p);
-    if (segment(i, p).product->looks_up()) return emit_pooled();
+    if (segment(i, p).product->looks_up()) return emit_pooled(p);
     SegmentLowering& product = state_.products[next_product_ + p];
     schedule_ = state_.schedule_of[next_product_ / parts_];
     product_ = next_product_;
@@ -94,11 +94,11 @@ class SegmentsInTurn {
     if (!state_.is_split()) finish(p);
   }
 
-  void emit_pooled() {
+  void emit_pooled(size_t p) {
     LookUpLowering& one = state_.look_ups[next_look_ups_++];
     schedule_ = static_cast<uint32_t>(one.number);
-    emit_look_ups(state_, one);
-    end_stretch(schedule_);
+    keep(p, emit_look_ups(state_, one));
+    if (!state_.is_split()) finish(p);
   }
 
   // The movers' part of what follows a product.

@@ -120,7 +120,8 @@ void Emitter::append_of_part(uint32_t lane, Instr& instr) {
     const int32_t from = stripe.row0 - crossing->row0, to = stripe.row1 - crossing->row0;
     for (size_t i = 0; i < count; ++i) {
       Region part = counted[i];
-      if (part.rows() == crossing->rows()) {  // not a row for all
+      // Not a row for all, nor a caller's tables, which may have as many.
+      if (part.rows() == crossing->rows() && rows.has_rows(part)) {
         part.row1 = part.row0 + to;
         part.row0 += from;
       }

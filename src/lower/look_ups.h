@@ -8,13 +8,14 @@
 namespace stretto {
 
 struct LookUpLowering {
-  LookUpLowering(const OperatorSegment& one, const Schedule& point, size_t at)
-      : part(one), op(*one.product), schedule(point), number(at) {}
+  LookUpLowering(const OperatorSegment& one, const Schedule& point, size_t at, size_t rows)
+      : part(one), op(*one.product), schedule(point), number(at), of_part(rows) {}
 
   const OperatorSegment& part;
   const Segment op;
   const Schedule schedule;
   const size_t number;           // of the schedule
+  const size_t of_part;          // of the rows
   uint16_t ids = 0, tables = 0;  // buffers of what the caller gives
   uint16_t out = 0;              // of the segment
   uint16_t made = 0;    // a rank's columns of all bags, where another than who looks up sends
@@ -47,7 +48,5 @@ struct LookUpLowering {
     return static_cast<int32_t>(look_ups_at_once(op, schedule.tile_n));
   }
 };
-
-void emit_look_ups(struct Lowering& state, LookUpLowering& one);
 
 }  // namespace stretto

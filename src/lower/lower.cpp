@@ -83,7 +83,9 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
       continue;
     }
     if (op.segments[i].product->looks_up()) {
-      look_ups.emplace_back(parts[0].rows.op.segments[i], schedule.products.at(next), next);
+      for (size_t p = 0; p < parts.size(); ++p) {
+        look_ups.emplace_back(parts[p].rows.op.segments[i], schedule.products.at(next), next, p);
+      }
       ++next;
       continue;
     }

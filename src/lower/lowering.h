@@ -187,7 +187,7 @@ struct Lowering : Draft {
   std::vector<SegmentLowering> products;  // by segment, then by part
   std::vector<RoutedLowering> routed;     // products whose rows choose matrices, likewise
   std::vector<RoutedBlocks> routed_blocks;
-  std::vector<LookUpLowering> look_ups;  // pooled; no parts
+  std::vector<LookUpLowering> look_ups;  // pooled, likewise
   std::vector<uint32_t> schedule_of;     // by product without parts: its schedule's number
   LaneTable lanes;                       // all that any product uses
   std::vector<int32_t> boundaries;       // by rank: how many it has had

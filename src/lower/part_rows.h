@@ -32,6 +32,12 @@ class PartRows {
            counted.row0 / part_.stripes.block() != (counted.row1 - 1) / part_.stripes.block();
   }
 
+  // Whether the region's rows are of the operator's: those of a caller's weight are not.
+  bool has_rows(const Region& region) const {
+    const bool is_given = state_.plan.buffers[region.buffer].role == BufferRole::input;
+    return !is_given || state_.holds_callers_rows(region.buffer);
+  }
+
   // Cuts a region where the stripes of its owners meet.
   template <typename Visit>
   void for_each_stripe(Region counted, const Visit& visit) const {

@@ -179,10 +179,6 @@ std::string why_no_split(const Operator& op, int split) {
                        to_string(stage.kind), op.tensor(stage.out).name);
   }
   for (const OperatorSegment& segment : op.segments) {
-    if (segment.product && segment.product->looks_up()) {
-      return fmt::format(
-          "split={} of pooled look-ups, which send bags as they are made: take split=1", split);
-    }
     const bool is_handed = segment.product && segment.product->is_routed() &&
                            op.output_held(segment.result).has_value() && segment.router_weights < 0;
     if (is_handed) {

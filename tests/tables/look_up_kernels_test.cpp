@@ -18,7 +18,9 @@ TEST(LookUpPlans, AreAccepted) {
         "embedding-a2a bags=203 tables=5 rows=100 dim=10 pool=20 ranks=3 dtype=bf16",
         "embedding-a2a-mean bags=7 tables=6 rows=9 dim=10 pool=3 ranks=2 dtype=bf16"}) {
     for (const std::string schedule :
-         {"sequential", "tiles", "slices", "decomposed", "tiles,mover=comm-blocks,comm-sms=4"}) {
+         {"sequential", "tiles", "slices", "decomposed", "tiles,mover=comm-blocks,comm-sms=4",
+          "split=2/sequential", "split=2/tiles", "split=2/slices",
+          "split=2/tiles,mover=comm-blocks,comm-sms=4"}) {
       EXPECT_EQ(join(why_not_on_cuda(plan_of_operator(op, schedule)), "; "), "")
           << op << " " << schedule;
     }
