@@ -45,8 +45,14 @@ std::vector<bool> tensors_of_rows(const Operator& op) {
   return found;
 }
 
+// Whether rows are dealt to teams, as many to each rank.
+bool deals_rows(const Operator& op) {
+  return op.has_teams() && std::any_of(op.tensors.begin(), op.tensors.end(),
+                                       [](const Tensor& tensor) { return tensor.deals_rows; });
+}
+
 RowShards owners_of(const Operator& op, const std::vector<bool>& has_rows) {
-  bool any = false;
+  bool any = deals_rows(op);  // a team's rows are blocks of its ranks', whoever has all of them
   for (const OperatorSegment& segment : op.segments) {
     any = any || (segment.product && segment.product->owns_rows());
   }
@@ -112,7 +118,7 @@ class Cutter {
     for (size_t i = 0; i < products_.size(); ++i) {
       Segment product = products_[i];
       const Schedule& one = schedule_.products[i];
-      product.m = rows_between(owners_, first, last);
+      product.m = rows_between(owners_, first, last) / product.teams;
       const auto lanes = static_cast<double>(std::max(1, machine_.sms - one.comm_sms));
       const double down = std::ceil(static_cast<double>(product.local_m()) / one.tile_m);
       const double across = std::ceil(static_cast<double>(product.product_cols()) / one.tile_n);
@@ -165,14 +171,13 @@ std::string whole_beside_rows(const Operator& op, const RowShards& owners) {
 }  // namespace
 
 Operator equal_part(const Operator& op, int split) {
-  return split == 1 ? op : with_rows(op, (op.rows() + split - 1) / split);
+  if (split == 1) return op;
+  const int64_t unit = deals_rows(op) ? op.ranks : 1;
+  return with_rows(op, (op.rows() / unit + split - 1) / split * unit);
 }
 
 std::string why_no_split(const Operator& op, int split) {
   if (split == 1) return {};
-  if (op.has_teams()) {
-    return fmt::format("split={} of rows that are dealt to teams: take split=1", split);
-  }
   for (const Stage& stage : op.stages) {
     if (!hands_over(stage.kind)) continue;
     return fmt::format("split={} of a {} that hands over all rows as {}: take split=1", split,

@@ -2,7 +2,8 @@
 // can communicate while another computes.
 //
 // Where ranks own rows, every rank's block is cut in one way, and a part has a stripe of each
-// block: that is how the blocks of an operator of fewer rows are dealt, too. Where none does, parts
+// block: that is how the blocks of an operator of fewer rows are dealt, too. Teams' rows are cut so
+// as well, and what a team has whole is the stripes of its ranks. Where no rank owns rows, parts
 // are blocks of all rows.
 #pragma once
 

@@ -6,6 +6,7 @@
 
 #include "lost_syncs.h"
 #include "op/team_graphs.h"
+#include "schedule/row_parts.h"
 #include "small_plans.h"
 #include "stretto/error.h"
 #include "stretto/simulate.h"
@@ -127,10 +128,51 @@ TEST_P(Teams, AreProvedAndRightUnderEveryPresetThatServesThem) {
   }
 }
 
-Plan small_plan(std::string_view lines, std::string_view preset, int64_t team, int ranks) {
+// A part has a stripe of each rank's rows, so what a team has whole lies in as many pieces as it
+// has ranks.
+TEST_P(Teams, InPartsHaveTheBitsOfTheWhole) {
+  for (const auto& [team, ranks] : {std::pair{2, 4}, {4, 8}}) {
+    const Operator op = op_of(GetParam().lines, team, ranks, 5 * ranks);
+    const Machine machine = small_machine(ranks);
+    const auto reference = make_shared_reference();
+    size_t served = 0;
+    for (OperatorSchedule schedule : small_presets(op, machine)) {
+      std::optional<uint64_t> whole;
+      for (const int split : {1, 2, 3}) {
+        schedule.split = split;
+        SCOPED_TRACE(to_string(op) + " " + to_string(schedule));
+        ASSERT_THAT(legal(op, schedule, machine), testing::IsEmpty());
+        const Plan plan = lower(op, schedule, machine);
+        expect_proved(plan);
+        const EmulateResult result = emulate(plan, {.seed = 3, .runs = 2, .reference = reference});
+        ASSERT_TRUE(result.finished && result.faults.empty() && result.ranks_agree);
+        ASSERT_TRUE(result.verified) << result.first_wrong;
+        if (!whole) whole = result.output_hash;
+        if (is_deterministic(schedule)) {
+          EXPECT_EQ(result.output_hash, *whole);
+        }
+        if (HasFailure()) return;
+        EXPECT_GT(simulate(plan, machine).total_us, 0);
+      }
+      ++served;
+    }
+    EXPECT_GE(served, GetParam().least_served) << to_string(op);
+  }
+}
+
+TEST(TeamParts, AreAsManyAsARankHasRowsAtMost) {
+  const Operator op = op_of(kMlpInTeams, 2, 4, 8);
+  EXPECT_EQ(why_no_split(op, 2), "");
+  EXPECT_EQ(why_no_split(op, 3), "split=3 of 2 rows that a rank owns: take split=2 or less");
+  // Whatever presets are asked for, as many rows are left to each rank.
+  EXPECT_EQ(equal_part(op_of(kMlpInTeams, 2, 4, 20), 2).rows(), 12);
+}
+
+Plan small_plan(std::string_view lines, std::string_view preset, int64_t team, int ranks,
+                int split = 1) {
   const Operator op = op_of(lines, team, ranks);
   const Machine machine = small_machine(ranks);
-  OperatorSchedule schedule = schedule_of(find_preset(preset), op, machine);
+  OperatorSchedule schedule = schedule_of(find_preset(preset), op, machine, split);
   for (Schedule& product : schedule.products) {
     product.tile_m = product.tile_n = 16;
     product.comm_sms = std::min(product.comm_sms, product.mover == Mover::nccl ? 2 : 1);
@@ -139,7 +181,9 @@ Plan small_plan(std::string_view lines, std::string_view preset, int64_t team, i
 }
 
 TEST(TeamMutants, LostWaitsAndNotifiesAreReported) {
-  expect_every_sync_is_needed(small_plan(kGraphs[0].lines, "slices", 2, 4));
+  for (const int split : {1, 2}) {
+    expect_every_sync_is_needed(small_plan(kGraphs[0].lines, "slices", 2, 4, split));
+  }
 }
 
 TEST(TeamMutants, LostWaitsOfCollectivesAreReported) {
@@ -212,7 +256,7 @@ TEST(TeamPlans, OfOneNodeNeedNotDivideIt) {
                                                    "that are parts of nodes, or whole nodes")));
 }
 
-TEST(TeamPlans, RefuseLowLatencyCollectivesAndPartsOfRows) {
+TEST(TeamPlans, RefuseLowLatencyCollectives) {
   const Operator op = op_of(kGraphs[0].lines, 2, 4);
   const Machine machine = small_machine(4);
   EXPECT_TRUE(legal(op, schedule_of(find_preset("low-latency"), op, machine), machine).empty());
@@ -221,10 +265,6 @@ TEST(TeamPlans, RefuseLowLatencyCollectivesAndPartsOfRows) {
   EXPECT_THAT(legal(op, schedule, machine),
               testing::Contains("a: collectives=low-latency: they are of all ranks, and these of "
                                 "teams of 2: take collectives=nccl"));
-  schedule = schedule_of(find_preset("tiles"), op, machine);
-  schedule.split = 2;
-  EXPECT_THAT(legal(op, schedule, machine),
-              testing::ElementsAre("split=2 of rows that are dealt to teams: take split=1"));
 }
 
 }  // namespace

@@ -45,8 +45,9 @@ Plan plan_of_teams(const char* lines, const std::string& schedule, int64_t team,
 
 TEST(TeamPlans, RunOnGpus) {
   for (const char* graph : {kMlpInTeams, kSums}) {
-    for (const char* schedule : {"sequential", "decomposed", "two-chunk", "waves", "tiles",
-                                 "slices", "library", "low-latency"}) {
+    for (const char* schedule :
+         {"sequential", "decomposed", "two-chunk", "waves", "tiles", "slices", "library",
+          "low-latency", "split=2/sequential", "split=2/tiles", "split=3/library"}) {
       for (const auto& [team, ranks] : {std::pair{2, 4}, {4, 8}, {2, 8}}) {
         const bool stands_between = graph == kSums && schedule == std::string_view("waves");
         if (stands_between) continue;  // all-to-alls by NCCL do, and waves have no end
