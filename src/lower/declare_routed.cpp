@@ -41,8 +41,49 @@ uint16_t Declarer::add_of_partition(std::string name, DType dtype, BufferRole ro
   return buffer;
 }
 
+const RoutedLowering* Declarer::first_part_of(const RoutedLowering& product) const {
+  if (!state_.rows.share_partitions || product.of_part == 0) return nullptr;
+  const auto found = std::find_if(
+      state_.routed.begin(), state_.routed.end(),
+      [&](const RoutedLowering& one) { return one.number == product.number && one.of_part == 0; });
+  return &*found;
+}
+
+// All parts have entries and steps as the largest does, and blocks behind those of parts before.
+RoutedBlocks Declarer::blocks_of_part(const RoutedLowering& product) const {
+  RoutedBlocks own = blocks_of(product);
+  if (!state_.rows.share_partitions) return own;
+  for (const RoutedLowering& other : state_.routed) {
+    if (other.number != product.number) continue;
+    const RoutedBlocks blocks = blocks_of(other);
+    own.entries = std::max(own.entries, blocks.entries);
+    own.single = std::max(own.single, blocks.single);
+    own.parts = std::max(own.parts, blocks.parts);
+    if (other.of_part < product.of_part) own.blocks_before += blocks.count;
+  }
+  return own;
+}
+
+void Declarer::declare_partition(RoutedBlocks& blocks, int count, int64_t tokens,
+                                 const std::string& prefix) {
+  blocks.partition = static_cast<int>(plan_.partitions.size());
+  plan_.partitions.push_back({prefix + "parts", count * blocks.entries, blocks.entry_rows, count,
+                              expected_entries(blocks)});
+  blocks.choices = add_of_partition(free_name(prefix + "choices"), DType::i32, BufferRole::local,
+                                    blocks.partition, 1);
+  blocks.experts_of =
+      add(prefix + "experts", DType::i32, BufferRole::local, int64_t{count} * blocks.entries, 1);
+  blocks.rows = add(prefix + "rows", DType::i32, BufferRole::local, tokens * blocks.top_k, 1);
+  blocks.counts = add(prefix + "counts", DType::i32, BufferRole::local,
+                      int64_t{count} * (blocks.experts + 1), 1);
+  if (blocks.parts > 1) {
+    blocks.part_counts = add(prefix + "part_counts", DType::i32, BufferRole::local,
+                             int64_t{count} * blocks.parts, blocks.experts + 1);
+  }
+}
+
 size_t Declarer::blocks_of_product(const RoutedLowering& product, const std::string& prefix) {
-  RoutedBlocks blocks = blocks_of(product);
+  RoutedBlocks blocks = blocks_of_part(product);
   if (product.sums_choices(op())) {
     blocks.by_choice = true;
     blocks.by_source = false;
@@ -62,24 +103,34 @@ size_t Declarer::blocks_of_product(const RoutedLowering& product, const std::str
       return i;
     }
   }
-  blocks.partition = static_cast<int>(plan_.partitions.size());
-  plan_.partitions.push_back({prefix + "parts", blocks.count * blocks.entries, blocks.entry_rows,
-                              blocks.count, expected_entries(blocks)});
-  blocks.choices = add_of_partition(free_name(prefix + "choices"), DType::i32, BufferRole::local,
-                                    blocks.partition, 1);
-  blocks.experts_of = add(prefix + "experts", DType::i32, BufferRole::local,
-                          int64_t{blocks.count} * blocks.entries, 1);
-  blocks.rows =
-      add(prefix + "rows", DType::i32, BufferRole::local, blocks.tokens * blocks.top_k, 1);
-  blocks.counts = add(prefix + "counts", DType::i32, BufferRole::local,
-                      int64_t{blocks.count} * (blocks.experts + 1), 1);
-  if (blocks.parts > 1) {
-    blocks.part_counts = add(prefix + "part_counts", DType::i32, BufferRole::local,
-                             int64_t{blocks.count} * blocks.parts, blocks.experts + 1);
+  if (const RoutedLowering* const first = first_part_of(product)) {
+    const RoutedBlocks& shared = state_.routed_blocks[first->blocks];
+    blocks.partition = shared.partition;
+    blocks.choices = shared.choices;
+    blocks.experts_of = shared.experts_of;
+    blocks.rows = shared.rows;
+    blocks.counts = shared.counts;
+    blocks.part_counts = shared.part_counts;
+  } else if (state_.rows.share_partitions) {
+    int count = 0;
+    for (const RoutedLowering& one : state_.routed) {
+      if (one.number == product.number) count += blocks_of(one).count;
+    }
+    declare_partition(blocks, count, state_.op.rows(), product.part.name + "_");
+    state_.set_rows_of_all_parts(blocks.rows, blocks.top_k);
+  } else {
+    declare_partition(blocks, blocks.count, blocks.tokens, prefix);
   }
   state_.routed_blocks.push_back(blocks);
   ids_of_blocks_.push_back(ids);
   return state_.routed_blocks.size() - 1;
+}
+
+uint16_t Declarer::kept_of(const RoutedLowering& product, const Tensor& made, DType dtype,
+                           BufferRole role) {
+  // What the caller gets has its tensor's name. Parts that share a partition share this.
+  return add_of_partition(state_.rows.share_partitions ? made.name : name_of(made), dtype, role,
+                          state_.routed_blocks[product.blocks].partition, product.op.local_n());
 }
 
 void Declarer::declare_routed(RoutedLowering& product) {
@@ -116,7 +167,12 @@ void Declarer::declare_routed(RoutedLowering& product) {
   }
   const int partition = state_.routed_blocks[product.blocks].partition;
   const bool is_in_order = plan_.buffers[product.x.own].partition >= 0;
-  if (product.schedule.permute == Permute::pass && !is_in_order && !product_op.only_moves()) {
+  const RoutedLowering* const first = first_part_of(product);
+  if (first != nullptr) {
+    product.permuted = first->permuted;
+    product.kept = first->kept;
+  } else if (product.schedule.permute == Permute::pass && !is_in_order &&
+             !product_op.only_moves()) {
     product.permuted = add_of_partition(free_name(prefix + "permuted"), product_op.dtype,
                                         BufferRole::local, partition, product_op.local_k());
   }
@@ -126,13 +182,12 @@ void Declarer::declare_routed(RoutedLowering& product) {
     if (product_op.only_moves()) product.permuted = product.kept.front();
     return;
   }
-  for (const int id : part.stages) {
-    const int out = op().stage(id).out;
+  for (size_t i = product.kept.size(); i < part.stages.size(); ++i) {
+    const int out = op().stage(part.stages[i]).out;
     const bool is_last = out == part.result;
     const bool is_output = is_last && op().output_held(out).has_value();
-    product.kept.push_back(add_of_partition(
-        name_of(op().tensor(out)), is_last ? op().dtype : DType::fp32,
-        is_output ? BufferRole::output : BufferRole::local, partition, product_op.local_n()));
+    product.kept.push_back(kept_of(product, op().tensor(out), is_last ? op().dtype : DType::fp32,
+                                   is_output ? BufferRole::output : BufferRole::local));
   }
   product.out = product.kept.back();
   if (product_op.only_moves()) product.permuted = product.out;
@@ -143,11 +198,10 @@ void Declarer::declare_sums(RoutedLowering& product, const std::string& prefix, 
                             int copies) {
   const Segment& product_op = product.op;
   const std::vector<int>& stages = product.part.stages;
-  for (size_t i = 0; partition >= 0 && i + 1 < stages.size(); ++i) {
+  for (size_t i = product.kept.size(); partition >= 0 && i + 1 < stages.size(); ++i) {
     const bool is_weighed = i + 2 == stages.size();
-    product.kept.push_back(add_of_partition(name_of(op().tensor(op().stage(stages[i]).out)),
-                                            is_weighed ? op().dtype : DType::fp32,
-                                            BufferRole::local, partition, product_op.local_n()));
+    product.kept.push_back(kept_of(product, op().tensor(op().stage(stages[i]).out),
+                                   is_weighed ? op().dtype : DType::fp32, BufferRole::local));
   }
   product.out = result(product.part, product_op.adds_for_all(), copies);
   if (!product.adds_terms() || product.goes_by_ids()) return;

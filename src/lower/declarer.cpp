@@ -73,9 +73,8 @@ uint16_t Declarer::input(int id, bool is_weight) {
 uint16_t Declarer::add_callers(int id, Held held, BufferRole role) {
   const Tensor& tensor = state_.op.tensor(id);
   const uint16_t buffer = add_tensor(tensor.name, tensor, held, role);
-  state_.of_callers_rows.resize(plan_.buffers.size(), false);
-  const std::vector<bool>& has_rows = state_.rows.has_rows;
-  if (!has_rows.empty()) state_.of_callers_rows[buffer] = has_rows[static_cast<size_t>(id)];
+  const std::vector<int32_t>& each = state_.rows.rows_each;
+  if (!each.empty()) state_.set_rows_of_all_parts(buffer, each[static_cast<size_t>(id)]);
   return buffer;
 }
 

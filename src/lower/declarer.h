@@ -58,6 +58,14 @@ class Declarer {
                             int64_t cols);
   // The partition of an earlier product of the same choices of the same part, or a new one.
   size_t blocks_of_product(const RoutedLowering& product, const std::string& prefix);
+  // Where parts share a partition: the product for the first part, which has declared it. Null for
+  // that part, and where each part has its own.
+  const RoutedLowering* first_part_of(const RoutedLowering& product) const;
+  RoutedBlocks blocks_of_part(const RoutedLowering& product) const;
+  void declare_partition(RoutedBlocks& blocks, int count, int64_t tokens,
+                         const std::string& prefix);
+  // Where tiles of a stage are kept, in the order of the partition.
+  uint16_t kept_of(const RoutedLowering& product, const Tensor& made, DType dtype, BufferRole role);
 
   Lowering& state_;
   Plan& plan_;

@@ -28,7 +28,8 @@ void emit_counts(Lowering& state, const PartLowering& part, const OperatorSegmen
   Emitter emit(state, lanes, part);
   for (int rank = 0; rank < state.op.ranks; ++rank) {
     const int32_t own = blocks.experts_of_rank(rank);
-    emit.read(region_of({0, blocks.first_count(blocks.count, rank), 0, 1}, blocks.counts, rank));
+    emit.read(region_of({blocks.first_count(0, rank), blocks.first_count(blocks.count, rank), 0, 1},
+                        blocks.counts, rank));
     emit.write(region_of({0, own, 0, 1}, out, rank));
     emit.counted_task(lanes.compute_lane(rank, lanes.compute - 1), Opcode::sum_counts,
                       {blocks.count});

@@ -94,7 +94,7 @@ class Partitions {
     }
   }
   Region counts_of_parts(int rank, int block, int first, int last) const {
-    const int32_t base = block * blocks_.parts;
+    const int32_t base = (blocks_.blocks_before + block) * blocks_.parts;
     return region_of({base + first, base + last, 0, blocks_.experts_of_rank(rank) + 1},
                      blocks_.part_counts, rank);
   }

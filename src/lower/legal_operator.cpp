@@ -65,6 +65,13 @@ std::vector<std::string> legal(const Operator& op, const OperatorSchedule& sched
   std::vector<std::string> reasons = legal_part(op, schedule, machine);
   if (!reasons.empty()) return reasons;
   if (schedule.split == 1) return legal_size({&op}, schedule, machine);
+  const std::vector<const OperatorSegment*> products = scheduled_products(op);
+  for (size_t i = 0; i < products.size(); ++i) {
+    const std::string why =
+        why_no_source(op, schedule.split, *products[i]->product, schedule.products[i]);
+    if (!why.empty()) reasons.push_back(fmt::format("{}: {}", products[i]->name, why));
+  }
+  if (!reasons.empty()) return reasons;
   for (const Schedule& one : schedule.products) {
     if (one.rows == RowCount::fixed) continue;
     return {

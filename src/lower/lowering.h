@@ -192,12 +192,17 @@ struct Lowering : Draft {
   LaneTable lanes;                       // all that any product uses
   std::vector<int32_t> boundaries;       // by rank: how many it has had
   int32_t collectives = 0;               // numbers that collectives have had
-  std::vector<bool> of_callers_rows;     // by buffer: all parts have rows of it
-  bool cuts_columns = false;             // the last rank has fewer columns of some tensors
+  // By buffer that all parts have rows of: how many for each of the operator's; else 0.
+  std::vector<int32_t> rows_each;
+  bool cuts_columns = false;  // the last rank has fewer columns of some tensors
 
   bool is_split() const { return parts.size() > 1; }
-  bool holds_callers_rows(uint16_t buffer) const {
-    return buffer < of_callers_rows.size() && of_callers_rows[buffer];
+  int32_t rows_of_all_parts(uint16_t buffer) const {
+    return buffer < rows_each.size() ? rows_each[buffer] : 0;
+  }
+  void set_rows_of_all_parts(uint16_t buffer, int32_t each) {
+    rows_each.resize(plan.buffers.size(), 0);
+    rows_each[buffer] = each;
   }
 };
 

@@ -1,4 +1,5 @@
-// Where the rows of a part lie in the caller's tensors, which have the rows of all parts.
+// Where the rows of a part lie in the caller's tensors, which have the rows of all parts, or a row
+// for each of their choices.
 #pragma once
 
 #include <algorithm>
@@ -16,32 +17,33 @@ class PartRows {
   // every owner whose stripe it has rows of.
   template <typename Visit>
   void for_each_run(const Region& counted, const Visit& visit) const {
-    if (!state_.holds_callers_rows(counted.buffer) || counted.rows() == 0) return visit(counted);
+    const int32_t each = state_.rows_of_all_parts(counted.buffer);
+    if (each == 0 || counted.rows() == 0) return visit(counted);
     if (is_sharded(counted)) return visit(moved(counted, part_.first));
     for_each_stripe(counted, [&](const Region& of_owner) {
-      const int64_t owner = of_owner.row0 / part_.stripes.block();
-      visit(moved(of_owner,
-                  part_.first + owner * (state_.rows.owners.block() - part_.stripes.block())));
+      const int64_t owner = of_owner.row0 / stripe(counted);
+      const int64_t skipped = state_.rows.owners.block() - part_.stripes.block();
+      visit(moved(of_owner, each * (part_.first + owner * skipped)));
     });
   }
 
   // Whether that is more than one.
   bool crosses(const Region& counted) const {
-    return state_.holds_callers_rows(counted.buffer) && !is_sharded(counted) &&
+    return state_.rows_of_all_parts(counted.buffer) > 0 && !is_sharded(counted) &&
            counted.rows() > 0 &&
-           counted.row0 / part_.stripes.block() != (counted.row1 - 1) / part_.stripes.block();
+           counted.row0 / stripe(counted) != (counted.row1 - 1) / stripe(counted);
   }
 
   // Whether the region's rows are of the operator's: those of a caller's weight are not.
   bool has_rows(const Region& region) const {
     const bool is_given = state_.plan.buffers[region.buffer].role == BufferRole::input;
-    return !is_given || state_.holds_callers_rows(region.buffer);
+    return !is_given || state_.rows_of_all_parts(region.buffer) > 0;
   }
 
   // Cuts a region where the stripes of its owners meet.
   template <typename Visit>
   void for_each_stripe(Region counted, const Visit& visit) const {
-    const auto block = static_cast<int32_t>(part_.stripes.block());
+    const int32_t block = stripe(counted);
     for (const int32_t end = counted.row1; counted.row0 < end; counted.row0 = counted.row1) {
       counted.row1 = std::min(end, (counted.row0 / block + 1) * block);
       visit(counted);
@@ -49,6 +51,11 @@ class PartRows {
   }
 
  private:
+  // Rows of an owner's stripe.
+  int32_t stripe(const Region& region) const {
+    const int32_t each = std::max(1, state_.rows_of_all_parts(region.buffer));
+    return each * static_cast<int32_t>(part_.stripes.block());
+  }
   bool is_sharded(const Region& region) const {
     return state_.plan.buffers[region.buffer].sharded_rows > 0;
   }

@@ -16,7 +16,8 @@ struct RoutedBlocks {
   int64_t tokens = 0;           // of all blocks
   int64_t tokens_of_block = 0;  // of whole ones
   int count = 0;
-  int32_t experts = 0;  // that a rank has at most
+  int blocks_before = 0;  // in the partition: those of earlier parts of the rows
+  int32_t experts = 0;    // that a rank has at most
   int32_t all_experts = 0;
   int dealt_to = 1;                                            // ranks; 1: each has all
   int32_t top_k = 0, entry_rows = 0, entries = 0;              // entries: of a block
@@ -39,9 +40,11 @@ struct RoutedBlocks {
   int32_t last_token(int block) const {
     return static_cast<int32_t>(std::min(tokens, (block + 1) * tokens_of_block));
   }
-  int32_t first_entry(int block) const { return block * entries; }
+  int32_t first_entry(int block) const { return (blocks_before + block) * entries; }
   // In COUNTS: a count for each of the rank's experts, and one of bad ids.
-  int32_t first_count(int block, int rank) const { return block * (experts_of_rank(rank) + 1); }
+  int32_t first_count(int block, int rank) const {
+    return (blocks_before + block) * (experts_of_rank(rank) + 1);
+  }
   Rect rows_of_entries(int32_t first, int32_t last, int32_t col0, int32_t col1) const {
     return {first * entry_rows, last * entry_rows, col0, col1};
   }

@@ -21,6 +21,7 @@ OperatorSchedule schedule_of(const Preset& preset, const Operator& op, const Mac
   const Operator of_part = equal_part(op, split);
   for (const OperatorSegment* product : scheduled_products(of_part)) {
     schedule.products.push_back(preset.make(*product->product, machine));
+    part_by_source(op, split, *product->product, schedule.products.back());
     if (op.only_product() == nullptr) schedule.names.push_back(product->name);
   }
   return schedule;

@@ -83,7 +83,9 @@ class WordReader {
  public:
   WordReader(const Operator& op, int split, const Machine& machine,
              std::span<const std::string_view> words)
-      : of_part_(equal_part(op, split)),
+      : op_(op),
+        split_(split),
+        of_part_(equal_part(op, split)),
         machine_(machine),
         words_(words),
         products_(scheduled_products(of_part_)),
@@ -153,7 +155,9 @@ class WordReader {
   void read_products(size_t first, size_t last, std::string_view text, std::string_view prefix) {
     for (size_t i = first; i < last; ++i) {
       try {
-        found_[i] = parse_schedule(text, *products_[i]->product, machine_, words_);
+        const Segment& product = *products_[i]->product;
+        found_[i] = parse_schedule(text, product, machine_, words_);
+        if (!says(text, "granularity")) part_by_source(op_, split_, product, *found_[i]);
       } catch (const UsageError& error) {
         reasons.push_back(fmt::format("{}{}", prefix, error.what()));
         break;  // the others would say the same
@@ -161,6 +165,15 @@ class WordReader {
     }
   }
 
+  static bool says(std::string_view text, std::string_view coordinate) {
+    const std::vector<std::string_view> parts = split(text, ',');
+    return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) {
+      return without_blanks(part).starts_with(coordinate);
+    });
+  }
+
+  const Operator& op_;
+  const int split_;
   const Operator of_part_;
   const Machine& machine_;
   const std::span<const std::string_view> words_;

@@ -8,39 +8,51 @@
 #include <numeric>
 #include <optional>
 
+#include "schedule/scheduled_segments.h"
 #include "stretto/error.h"
 
 namespace stretto {
 namespace {
 
-// Whether products of routed rows leave the tensor in a partition, which each part has of its own.
-bool is_of_choices(const Operator& op, int tensor) {
-  if (op.output_held(tensor)) return false;
-  return std::any_of(op.segments.begin(), op.segments.end(), [&](const OperatorSegment& segment) {
-    return segment.product && segment.product->is_routed() &&
-           op.tensor(tensor).rows == op.rows() * segment.product->top_k &&
-           std::any_of(segment.stages.begin(), segment.stages.end(),
-                       [&](int stage) { return op.stage(stage).out == tensor; });
-  });
+// How many rows the tensor has for each of the operator's, where they are its choices: of those
+// that a product of routed rows takes or leaves. 1 where they are not.
+int64_t choices_each(const Operator& op, int tensor) {
+  for (const OperatorSegment& segment : op.segments) {
+    if (!segment.product || !segment.product->is_routed()) continue;
+    const bool takes = segment.input == tensor && takes_choices(op, segment);
+    const bool makes = std::any_of(segment.stages.begin(), segment.stages.end(),
+                                   [&](int stage) { return op.stage(stage).out == tensor; });
+    const int64_t each = segment.product->top_k;
+    if ((takes || makes) && op.tensor(tensor).rows == op.rows() * each) return each;
+  }
+  return 1;
+}
+
+// Rows by choice lie in a partition, unless the caller gives or gets them.
+bool is_of_partition(const Operator& op, int tensor) {
+  const bool is_made = op.tensor(tensor).stage >= 0 && !op.output_held(tensor);
+  return is_made && choices_each(op, tensor) > 1;
 }
 
 // Tensors that grow with the operator's rows, told by an operator of other rows, which divide as
 // these do.
-std::vector<bool> tensors_of_rows(const Operator& op) {
-  std::vector<bool> found(op.tensors.size(), false);
+std::vector<int32_t> tensors_of_rows(const Operator& op) {
+  std::vector<int32_t> found(op.tensors.size(), 0);
   const Operator other =
       with_rows(op, op.rows() > op.ranks ? op.rows() - op.ranks : op.rows() + op.ranks);
   for (size_t i = 0; i < op.tensors.size(); ++i) {
     const Tensor &tensor = op.tensors[i], &moved = other.tensors[i];
     if (tensor.rows == moved.rows && tensor.cols == moved.cols) continue;
-    if (is_of_choices(op, static_cast<int>(i))) continue;
-    if (tensor.rows != op.rows() || moved.rows != other.rows() || tensor.cols != moved.cols) {
+    if (is_of_partition(op, static_cast<int>(i))) continue;
+    const int64_t each = tensor.held == Held::rows ? 1 : choices_each(op, static_cast<int>(i));
+    if (tensor.rows != each * op.rows() || moved.rows != each * other.rows() ||
+        tensor.cols != moved.cols) {
       throw UsageError(
           fmt::format("split serves operators whose tensors have {} rows or no row of them, and "
                       "{} is [{}, {}]: take split=1",
                       op.sizes.front().first, tensor.name, tensor.rows, tensor.cols));
     }
-    found[i] = true;
+    found[i] = static_cast<int32_t>(each);
   }
   return found;
 }
@@ -51,16 +63,22 @@ bool deals_rows(const Operator& op) {
                                        [](const Tensor& tensor) { return tensor.deals_rows; });
 }
 
-RowShards owners_of(const Operator& op, const std::vector<bool>& has_rows) {
+RowShards owners_of(const Operator& op, const std::vector<int32_t>& rows_each) {
   bool any = deals_rows(op);  // a team's rows are blocks of its ranks', whoever has all of them
   for (const OperatorSegment& segment : op.segments) {
     any = any || (segment.product && segment.product->owns_rows());
   }
-  for (size_t i = 0; i < has_rows.size(); ++i) {
+  for (size_t i = 0; i < rows_each.size(); ++i) {
     const std::optional<Held> output = op.output_held(static_cast<int>(i));
-    any = any || (has_rows[i] && (op.tensors[i].held == Held::rows || output == Held::rows));
+    any = any || (rows_each[i] > 0 && (op.tensors[i].held == Held::rows || output == Held::rows));
   }
   return {op.rows(), any ? op.ranks : 1};
+}
+
+// A product of routed rows leaves them for the caller, by choice.
+bool leaves_choices(const Operator& op, const OperatorSegment& segment) {
+  return segment.product && segment.product->is_routed() && segment.router_weights < 0 &&
+         op.output_held(segment.result).has_value();
 }
 
 // Rows of the stripes that begin at `first` and end at `last` of every owner's block.
@@ -138,10 +156,13 @@ class Cutter {
 }  // namespace
 
 RowParts row_parts(const Operator& op, const OperatorSchedule& schedule, const Machine& machine) {
-  if (schedule.split == 1) return {{op.rows(), 1}, {}, {{op, 0, {op.rows(), 1}}}};
+  if (schedule.split == 1) return {{op.rows(), 1}, {}, false, {{op, 0, {op.rows(), 1}}}};
   RowParts all;
-  all.has_rows = tensors_of_rows(op);
-  all.owners = owners_of(op, all.has_rows);
+  all.rows_each = tensors_of_rows(op);
+  all.owners = owners_of(op, all.rows_each);
+  all.share_partitions =
+      std::any_of(op.segments.begin(), op.segments.end(),
+                  [&](const OperatorSegment& segment) { return leaves_choices(op, segment); });
   const std::vector<int64_t> cuts = Cutter(op, schedule, machine, all.owners).cuts();
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
     const int64_t rows = rows_between(all.owners, cuts[i], cuts[i + 1]);
@@ -149,26 +170,6 @@ RowParts row_parts(const Operator& op, const OperatorSchedule& schedule, const M
   }
   return all;
 }
-
-namespace {
-
-// What a product of routed rows takes of the caller's tensors, whose part is not one block on every
-// rank.
-std::string whole_beside_rows(const Operator& op, const RowShards& owners) {
-  if (owners.ranks == 1) return {};
-  for (const OperatorSegment& segment : op.segments) {
-    if (!segment.product || !segment.product->is_routed()) continue;
-    for (const int id : {segment.input, segment.ids, segment.router_weights}) {
-      if (id < 0 || op.tensor(id).held == Held::rows) continue;
-      // What a stage makes for others is each part's own.
-      if (op.tensor(id).stage >= 0 && !op.output_held(id)) continue;
-      return op.tensor(id).name;
-    }
-  }
-  return {};
-}
-
-}  // namespace
 
 Operator equal_part(const Operator& op, int split) {
   if (split == 1) return op;
@@ -183,22 +184,16 @@ std::string why_no_split(const Operator& op, int split) {
     return fmt::format("split={} of a {} that hands over all rows as {}: take split=1", split,
                        to_string(stage.kind), op.tensor(stage.out).name);
   }
-  for (const OperatorSegment& segment : op.segments) {
-    const bool is_handed = segment.product && segment.product->is_routed() &&
-                           op.output_held(segment.result).has_value() && segment.router_weights < 0;
-    if (is_handed) {
-      return fmt::format("split={} of {}, whose rows the caller has by choice: take split=1", split,
-                         op.tensor(segment.result).name);
-    }
-  }
   try {
     const RowShards owners = owners_of(op, tensors_of_rows(op));
-    if (const std::string whole = whole_beside_rows(op, owners); !whole.empty()) {
+    for (const OperatorSegment& segment : op.segments) {
+      const bool adds_choices = segment.product && segment.product->only_moves() &&
+                                segment.router_weights >= 0 && takes_choices(op, segment);
+      if (!adds_choices || owners.ranks == 1) continue;
       return fmt::format(
-          "split={} of rows that choose their matrices, of which every rank has all rows of {} and "
-          "a "
-          "block of others: take split=1",
-          split, whole);
+          "split={} of {}, which the caller has by choice and nobody multiplies: there is nothing "
+          "to hide a part behind, take split=1",
+          split, op.tensor(segment.input).name);
     }
     if (split <= owners.block()) return {};
     const int64_t block = owners.block();
@@ -209,6 +204,39 @@ std::string why_no_split(const Operator& op, int split) {
   } catch (const UsageError& error) {
     return error.what();
   }
+}
+
+const Tensor* lies_apart_in_parts(const Operator& op) {
+  if (owners_of(op, tensors_of_rows(op)).ranks == 1) return nullptr;
+  for (const OperatorSegment& segment : op.segments) {
+    if (!segment.product || !segment.product->is_routed()) continue;
+    if (leaves_choices(op, segment)) return &op.tensor(segment.result);
+    for (const int id : {segment.input, segment.ids, segment.router_weights}) {
+      if (id < 0 || op.tensor(id).held == Held::rows) continue;
+      // What a stage makes for others is each part's own.
+      if (op.tensor(id).stage >= 0 && !op.output_held(id)) continue;
+      return &op.tensor(id);
+    }
+  }
+  return nullptr;
+}
+
+void part_by_source(const Operator& op, int split, const Segment& product, Schedule& schedule) {
+  const bool can = schedule.mover == Mover::comm_blocks || schedule.mover == Mover::copy_engine;
+  if (!can || why_no_source(op, split, product, schedule).empty()) return;
+  schedule.granularity = Granularity::chunk;
+}
+
+std::string why_no_source(const Operator& op, int split, const Segment& product,
+                          const Schedule& schedule) {
+  if (split == 1 || !product.is_routed() || schedule.granularity == Granularity::chunk) return {};
+  if (!why_no_split(op, split).empty()) return {};  // says why
+  const Tensor* const apart = lies_apart_in_parts(op);
+  if (apart == nullptr) return {};
+  return fmt::format(
+      "granularity={} with parts of rows, of which {} has all, and a part has some of each rank's: "
+      "take granularity=chunk with mover=comm-blocks or copy-engine, or split=1",
+      to_string(schedule.granularity), apart->name);
 }
 
 }  // namespace stretto

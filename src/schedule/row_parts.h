@@ -21,8 +21,13 @@ struct RowPart {
 };
 
 struct RowParts {
-  RowShards owners;                 // of all rows; one owner where no rank owns rows
-  std::vector<bool> has_rows = {};  // by tensor: whether it has a row for each of the operator's
+  RowShards owners;  // of all rows; one owner where no rank owns rows
+  // By tensor: how many rows it has for each of the operator's, one below the other; 0: it has
+  // others. Of what the caller has by choice that is as many as a row chooses.
+  std::vector<int32_t> rows_each = {};
+  // The caller gets rows by choice, of all parts in one tensor: so all have a place in one
+  // partition.
+  bool share_partitions = false;
   std::vector<RowPart> parts = {};
 };
 
@@ -35,5 +40,16 @@ Operator equal_part(const Operator& op, int split);
 
 // What is wrong with so many parts, and what would be right; empty where nothing is.
 std::string why_no_split(const Operator& op, int split);
+
+// A tensor of the caller's with rows of all tokens, or of all choices, that products of rows that
+// choose their matrices take or leave, while each rank has a block of other rows; null: there is
+// none. A part of it is a stripe of each rank's tokens, so there must be a partition for each
+// source.
+const Tensor* lies_apart_in_parts(const Operator& op);
+// Presets have such partitions then, but where they bring all sources together.
+void part_by_source(const Operator& op, int split, const Segment& product, Schedule& schedule);
+// What is wrong with a product's schedule in such parts; empty where nothing is.
+std::string why_no_source(const Operator& op, int split, const Segment& product,
+                          const Schedule& schedule);
 
 }  // namespace stretto

@@ -5,7 +5,6 @@
 #include <map>
 
 #include "lost_syncs.h"
-#include "schedule/row_parts.h"
 #include "small_plans.h"
 #include "stretto/emulate.h"
 #include "stretto/simulate.h"
@@ -92,31 +91,6 @@ TEST(RoutedSplits, HideTokensAndSums) {
   const Simulation whole = simulated("tiles"), halves = simulated("split=2/tiles");
   EXPECT_LT(halves.exposed_us, 0.9 * whole.exposed_us);
   EXPECT_LT(halves.total_us, 0.99 * whole.total_us);
-}
-
-TEST(RoutedSplitRefusals, SayWhatWouldBeRight) {
-  const Sizes sizes = {{"t", 8}, {"h", 16}, {"f", 16}, {"experts", 2}, {"k", 2}};
-  // With one choice there are as many rows as tokens.
-  for (const int64_t k : {2, 1}) {
-    Sizes of_choices = sizes;
-    of_choices.back().second = k;
-    EXPECT_EQ(why_no_split(make_operator("moe-tp-up", of_choices, 2), 2),
-              "split=2 of a, whose rows the caller has by choice: take split=1");
-  }
-  const auto graph = parse_graph(
-      "graph own t h f experts k\ninput x [t, h] rows\ninput ids [t, k] whole i32\n"
-      "input weights [t, k] rows fp32\ninput w1 [experts, f, h] rows\n"
-      "input w2 [experts, h, f] cols\na = grouped x w1 ids\nd = grouped a w2 ids\n"
-      "y = weigh d ids weights\noutput y rows\n");
-  EXPECT_EQ(
-      why_no_split(make_graph(graph, sizes, 2, DType::bf16), 2),
-      "split=2 of rows that choose their matrices, of which every rank has all rows of ids and "
-      "a block of others: take split=1");
-  Sizes of_one = sizes;
-  of_one.back().second = 1;
-  EXPECT_EQ(why_no_split(make_operator("moe-tp-down", of_one, 2), 2),
-            "split=2 of rows that choose their matrices, of which every rank has all rows of a and "
-            "a block of others: take split=1");
 }
 
 }  // namespace

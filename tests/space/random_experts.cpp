@@ -141,9 +141,11 @@ class Author {
     return made;
   }
 
+  // Some take rows by choice, and some leave them for the caller.
   void add_experts(const Tensor& of) {
     const Choices chosen = choose(of);
     const int way = below(3);  // dealt, cut, or nothing is multiplied
+    if (way != 2 && one_in(5)) return add_down(of, chosen, way == 0);
     if (way == 2) {
       const std::string moved =
           make("permute " + of.name + " " + chosen.ids + " experts=e", {of.name, chosen.ids});
@@ -151,6 +153,7 @@ class Author {
     }
     std::string last = of.name, cols = of.cols, held = "routed";
     const int products = one_in(3) ? 1 : 2;
+    const bool leaves = one_in(6);
     for (int i = 0; i < products; ++i) {
       const bool is_sum = i + 1 == products && products > 1;
       const std::string out = is_sum ? "h" : "f";
@@ -159,7 +162,15 @@ class Author {
       cols = out;
       if (way == 1) held = is_sum ? "partial" : "cols";
     }
-    weigh(last, chosen, of, cols, held);
+    if (leaves && held != "partial") tensors_.push_back({last, "m*k", cols, held, true});
+    if (!leaves || held == "partial" || one_in(2)) weigh(last, chosen, of, cols, held);
+  }
+
+  void add_down(const Tensor& of, const Choices& chosen, bool is_dealt) {
+    const std::string rows = input("m*k, f", is_dealt ? "routed" : "cols");
+    const std::string last =
+        add_grouped(rows, "h", "f", is_dealt ? "experts" : "cols", chosen.ids, false);
+    weigh(last, chosen, of, "h", is_dealt ? "routed" : "partial");
   }
 
   std::string add_grouped(const std::string& of, const std::string& out, const std::string& cols,
@@ -186,9 +197,14 @@ class Author {
   std::string outputs() {
     std::string text;
     for (const Tensor& one : tensors_) {
-      if (one.name.front() == 'i' || (used_.count(one.name) > 0 && !one_in(6))) continue;
+      const bool is_left = one.rows == "m*k";
+      const bool is_used = used_.count(one.name) > 0 && !is_left;
+      if (one.name.front() == 'i' || (is_used && !one_in(6))) continue;
       const bool is_whole = one.held == "partial" && one_in(2);
-      text += fmt::format("output {} {}\n", one.name, is_whole ? "whole" : summed(one));
+      text += fmt::format("output {} {}\n", one.name,
+                          is_whole  ? "whole"
+                          : is_left ? one.held
+                                    : summed(one));
     }
     return text;
   }
