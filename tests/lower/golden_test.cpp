@@ -101,6 +101,9 @@ constexpr Golden kGoldens[] = {
     {"dispatch-combine.tiles", kMoved, "tiles,tile=8x16,comm-sms=1,granularity=chunk"},
     {"embedding-a2a.uneven", kUnevenTables, "tiles,tile=8x16"},
     {"embedding-a2a.uneven-sequential", kUnevenTables, "sequential,tile=8x16"},
+    {"embedding-a2a.split", kUnevenTables, "split=2/sequential,tile=8x16"},
+    {"moe-tp-up.split", "moe-tp-up t=11 h=16 f=16 experts=3 k=2 ranks=2 dtype=bf16",
+     "split=2/tiles,tile=8x16,comm-sms=1"},
 };
 
 std::string read(const std::string& path) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "stretto/check.h"
@@ -59,6 +60,21 @@ constexpr const char* kMixed[] = {
     "tiles,tile=8x32,comm-sms=2/down:low-latency,tile=16x8",
 };
 
+// Whose parts take places in what all parts have.
+const Graph kInParts[] = {
+    {"embedding-a2a", {{"bags", 9}, {"tables", 4}, {"rows", 7}, {"dim", 8}, {"pool", 3}}},
+    {"moe-tp-up", {{"t", 9}, {"h", 16}, {"f", 16}, {"experts", 3}, {"k", 2}}},
+};
+
+void add_parts(std::vector<Subject>& found, const Machine& machine) {
+  for (const Graph& graph : kInParts) {
+    const Operator op = make_operator(graph.name, graph.sizes, 2, DType::fp32);
+    OperatorSchedule point = parse_schedules("split=2/tiles,tile=8x16", op, machine);
+    point.products[0].comm_sms = std::min(point.products[0].comm_sms, 2);
+    found.push_back({to_string(op) + " split=2/tiles", lower(op, point, machine)});
+  }
+}
+
 // A gather and sums in two teams of two ranks.
 constexpr char kTeams[] =
     "graph teams m h f\n"
@@ -75,7 +91,8 @@ void add_teams(std::vector<Subject>& found) {
   machine.sms = 7;
   const Operator op =
       make_graph(parse_graph(kTeams), {{"m", 8}, {"h", 16}, {"f", 32}}, 4, DType::fp32);
-  for (const char* text : {"tiles,tile=8x16", "slices,tile=8x16,comm-sms=2"}) {
+  for (const char* text :
+       {"tiles,tile=8x16", "slices,tile=8x16,comm-sms=2", "split=2/tiles,tile=8x16"}) {
     found.push_back(
         {to_string(op) + " " + text, lower(op, parse_schedules(text, op, machine), machine)});
   }
@@ -102,6 +119,7 @@ void add_graphs(std::vector<Subject>& found) {
     const OperatorSchedule point = parse_schedules(text, mlp, machine);
     found.push_back({to_string(mlp) + " " + text, lower(mlp, point, machine)});
   }
+  add_parts(found, machine);
   add_teams(found);
 }
 

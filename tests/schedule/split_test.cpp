@@ -102,6 +102,32 @@ TEST(Split, IsRefusedWhereAllRowsAreHandedOver) {
             "split=2 of a gather that hands over all rows as all: take split=1");
 }
 
+// What the caller has by choice is cut by source, as presets say where nobody says otherwise.
+TEST(Split, OfRowsByChoiceTakesAPartitionForEachSource) {
+  const Operator op = make_operator(
+      "moe-tp-up", {{"t", 4096}, {"h", 512}, {"f", 1024}, {"experts", 64}, {"k", 8}}, 4);
+  const auto granularity = [&](const char* text) {
+    return parse_schedules(text, op, machine_of()).products[0].granularity;
+  };
+  ASSERT_EQ(granularity("tiles"), Granularity::whole);
+  EXPECT_EQ(granularity("split=2/tiles"), Granularity::chunk);
+  EXPECT_EQ(granularity("split=2/sequential,mover=copy-engine"), Granularity::chunk);
+  EXPECT_EQ(granularity("split=2/tiles,granularity=whole"), Granularity::whole);
+  EXPECT_EQ(granularity("split=2/sequential"), Granularity::whole);
+  const OperatorSchedule schedule = schedule_of(find_preset("tiles"), op, machine_of(), 2);
+  EXPECT_EQ(schedule, parse_schedules("split=2/tiles", op, machine_of()));
+  EXPECT_EQ(parse_schedules(to_string(schedule), op, machine_of()), schedule);
+  EXPECT_EQ(parse_schedules(short_text(schedule, op, machine_of()), op, machine_of()), schedule);
+  // All tokens are on every rank, and parts are blocks of them.
+  const Operator all = make_operator(
+      "moe-tp-down-ar", {{"t", 4096}, {"h", 512}, {"f", 1024}, {"experts", 64}, {"k", 8}}, 4);
+  EXPECT_EQ(parse_schedules("split=2/tiles,granularity=whole", all, machine_of()).split, 2);
+  EXPECT_EQ(lies_apart_in_parts(all), nullptr);
+  EXPECT_EQ(row_parts(all, parse_schedules("split=2/tiles", all, machine_of()), machine_of())
+                .owners.ranks,
+            1);
+}
+
 // 80 tile rows of 4 tiles are 2.4 waves of 132 SMs, and so are one whole wave and the rest; halves
 // would be four.
 TEST(Split, CutsAtWholeWaves) {
