@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "schedule/legal_operator_rules.h"
+#include "schedule/row_parts.h"
 #include "schedule/scheduled_segments.h"
 
 namespace stretto {
@@ -25,6 +26,24 @@ std::string why_other_parts(const Operator& op, const std::vector<const Operator
                        products[i]->name, to_string(from.granularity), from.tile_m);
   }
   return {};
+}
+
+// Where all sources come ahead of a product at once, nothing begins sooner for a partition of each.
+// Parts of rows that lie apart need them all the same.
+std::string why_by_source(const Operator& op, const OperatorSegment& product, const Schedule& one,
+                          int split) {
+  const bool by_nccl = one.mover == Mover::nccl;
+  const bool come_at_once = op.ranks > 1 && (by_nccl || one.mover == Mover::epilogue);
+  if (!product.product->is_routed() || !come_at_once || one.granularity != Granularity::chunk) {
+    return {};
+  }
+  if (split > 1 && lies_apart_in_parts(op) != nullptr) return {};
+  return fmt::format(
+      "granularity=chunk and mover={} with rows that choose their matrices, {}: take "
+      "granularity=whole, or mover=comm-blocks or copy-engine",
+      to_string(one.mover),
+      by_nccl ? "whose collectives bring all sources together"
+              : "which all come ahead of products");
 }
 
 // The kernel of experts adds no rows of bias.
@@ -149,6 +168,9 @@ std::vector<std::string> why_not_beside_others(const Operator& op, const Operato
     if (std::string why = why_not_by_ids(op, products, at, schedule.split); !why.empty()) {
       reasons.push_back(std::move(why));
     }
+  }
+  if (std::string why = why_by_source(op, *products[at], one, schedule.split); !why.empty()) {
+    reasons.push_back(std::move(why));
   }
   // These are said once for a plan.
   if (one.cluster != first.cluster) {

@@ -78,10 +78,6 @@ void check_routed(Case& c) {
            "granularity=whole, or chunk for each source");
     if (is_ahead) {
       const std::string mover = fmt::format("mover={}", to_string(s.mover));
-      refuse(s.granularity == Granularity::chunk && !by_copies, "granularity=chunk and " + mover,
-             by_nccl ? "whose collectives bring all sources together"
-                     : "which all come ahead of products",
-             "granularity=whole, or mover=comm-blocks or copy-engine");
       refuse(s.sync != Sync::event, fmt::format("sync={} and {}", to_string(s.sync), mover),
              "which streams order", "sync=event");
     } else {

@@ -222,8 +222,7 @@ const Tensor* lies_apart_in_parts(const Operator& op) {
 }
 
 void part_by_source(const Operator& op, int split, const Segment& product, Schedule& schedule) {
-  const bool can = schedule.mover == Mover::comm_blocks || schedule.mover == Mover::copy_engine;
-  if (!can || why_no_source(op, split, product, schedule).empty()) return;
+  if (why_no_source(op, split, product, schedule).empty()) return;
   schedule.granularity = Granularity::chunk;
 }
 
@@ -235,7 +234,7 @@ std::string why_no_source(const Operator& op, int split, const Segment& product,
   if (apart == nullptr) return {};
   return fmt::format(
       "granularity={} with parts of rows, of which {} has all, and a part has some of each rank's: "
-      "take granularity=chunk with mover=comm-blocks or copy-engine, or split=1",
+      "take granularity=chunk or split=1",
       to_string(schedule.granularity), apart->name);
 }
 

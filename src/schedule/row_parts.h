@@ -46,7 +46,7 @@ std::string why_no_split(const Operator& op, int split);
 // none. A part of it is a stripe of each rank's tokens, so there must be a partition for each
 // source.
 const Tensor* lies_apart_in_parts(const Operator& op);
-// Presets have such partitions then, but where they bring all sources together.
+// Presets have such partitions then.
 void part_by_source(const Operator& op, int split, const Segment& product, Schedule& schedule);
 // What is wrong with a product's schedule in such parts; empty where nothing is.
 std::string why_no_source(const Operator& op, int split, const Segment& product,

@@ -38,6 +38,8 @@ int expect_splits(const Operator& op) {
     std::vector<OperatorSchedule> schedules = split_presets(op, machine, split);
     for (const char* text :
          {"sequential,mover=copy-engine,granularity=chunk,reduction=slots",
+          "sequential,reduction=slots", "sequential,mover=epilogue",
+          "sequential,mover=epilogue,reduction=slots",
           "sequential,mover=copy-engine,granularity=chunk", "tiles,permute=pass,comm-sms=2"}) {
       try {
         schedules.push_back(
@@ -167,11 +169,19 @@ TEST(ChoiceSplitRefusals, SayWhatWouldBeRight) {
     const auto reasons = legal(op, parse_schedules(text, op, machine), machine);
     return reasons.empty() ? std::string("accepted") : reasons.front();
   };
-  EXPECT_EQ(refused("moe-tp-up", "split=2/tiles"), "accepted");
-  EXPECT_EQ(
-      refused("moe-tp-up", "split=2/sequential"),
-      "a: granularity=whole with parts of rows, of which a has all, and a part has some of "
-      "each rank's: take granularity=chunk with mover=comm-blocks or copy-engine, or split=1");
+  for (const char* text :
+       {"split=2/tiles", "split=2/sequential", "split=3/sequential,mover=epilogue"}) {
+    EXPECT_EQ(refused("moe-tp-up", text), "accepted");
+  }
+  EXPECT_EQ(refused("moe-tp-up", "split=2/sequential,granularity=whole"),
+            "a: granularity=whole with parts of rows, of which a has all, and a part has some of "
+            "each rank's: take granularity=chunk or split=1");
+  // Nothing lies apart, so sources need no partitions of their own.
+  for (const char* text :
+       {"sequential,granularity=chunk", "split=2/sequential,granularity=chunk"}) {
+    EXPECT_THAT(refused("moe-tp-down-ar", text),
+                testing::StartsWith("y: granularity=chunk and mover=nccl with rows that choose"));
+  }
   EXPECT_THAT(refused("moe-tp-down", "split=2/tiles,granularity=whole"),
               testing::StartsWith("y: granularity=whole with parts of rows, of which a has all"));
   EXPECT_EQ(refused("moe-tp-down-ar", "split=2/sequential"), "accepted");

@@ -113,7 +113,7 @@ TEST(Split, OfRowsByChoiceTakesAPartitionForEachSource) {
   EXPECT_EQ(granularity("split=2/tiles"), Granularity::chunk);
   EXPECT_EQ(granularity("split=2/sequential,mover=copy-engine"), Granularity::chunk);
   EXPECT_EQ(granularity("split=2/tiles,granularity=whole"), Granularity::whole);
-  EXPECT_EQ(granularity("split=2/sequential"), Granularity::whole);
+  EXPECT_EQ(granularity("split=2/sequential"), Granularity::chunk);
   const OperatorSchedule schedule = schedule_of(find_preset("tiles"), op, machine_of(), 2);
   EXPECT_EQ(schedule, parse_schedules("split=2/tiles", op, machine_of()));
   EXPECT_EQ(parse_schedules(to_string(schedule), op, machine_of()), schedule);

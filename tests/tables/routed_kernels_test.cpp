@@ -48,11 +48,16 @@ TEST(RoutedPlans, OfTokensInPartsAreAccepted) {
                                "dtype=bf16"}) {
     EXPECT_EQ(join(why_not_on_cuda(plan_of_operator(op, "split=2/tiles")), "; "), "") << op;
   }
-  for (const char* schedule :
-       {"split=2/sequential,mover=copy-engine", "split=2/library,mover=copy-engine"}) {
-    const Plan plan =
-        plan_of_operator("moe-tp-up t=203 h=512 f=768 experts=12 k=3 ranks=4 dtype=bf16", schedule);
-    EXPECT_EQ(join(why_not_on_cuda(plan), "; "), "") << schedule;
+  for (const std::string schedule : {"sequential", "library"}) {
+    for (const char* mover : {"", ",mover=copy-engine", ",mover=epilogue"}) {
+      const Plan plan =
+          plan_of_operator("moe-tp-up t=203 h=512 f=768 experts=12 k=3 ranks=4 dtype=bf16",
+                           "split=2/" + schedule + mover);
+      EXPECT_EQ(join(why_not_on_cuda(plan), "; "), "") << plan.schedule;
+    }
+    const Plan plan = plan_of_operator(
+        "moe-tp-down t=203 h=768 f=512 experts=12 k=3 ranks=4 dtype=bf16", "split=2/" + schedule);
+    EXPECT_EQ(join(why_not_on_cuda(plan), "; "), "") << plan.schedule;
   }
 }
 
