@@ -220,41 +220,67 @@ stretto_grouped(const __grid_constant__ GroupedParams params) {{
                      name_of(config.follower));
 }
 
-device::GroupedParams grouped_params(const GroupedConfig& config, const GroupedOperands& operands) {
-  check_operands(config, operands);
-  const device::GroupedLayout layout = device::layout_of(config);
-  const GroupedOperands& o = operands;
-  const int64_t k = o.tokens.columns, n = o.output.columns;
-  device::GroupedParams params{};
-  const ExpertRows of{o.experts, n, o.expert_rows};
-  params.gate_last = layout.halves == 2 && o.up.address < o.weights.address ? 1 : 0;
-  if (layout.halves == 2) {
+namespace {
+
+// One map has both, the one that lies first ahead.
+void add_weights(device::GroupedParams& params, const GroupedConfig& config,
+                 const GroupedOperands& o) {
+  const ExpertRows of{o.experts, o.output.columns, o.expert_rows};
+  const bool is_pair = device::layout_of(config).halves == 2;
+  params.gate_last = is_pair && o.up.address < o.weights.address ? 1 : 0;
+  if (is_pair) {
     const Matrix& first = params.gate_last != 0 ? o.up : o.weights;
     const Matrix& second = params.gate_last != 0 ? o.weights : o.up;
     params.weights = map_for_interleaved(first, second.address, of, config.columns);
   } else {
     params.weights = map_for_experts(o.weights, of, config.columns);
   }
+}
+
+void add_tokens(device::GroupedParams& params, const GroupedOperands& o) {
   for (int i = 0; i < device::kMostUnits; ++i) {
     params.tokens[i] = map_of_rows(o.tokens, (i + 1) * device::kUnitRows, Access::load);
   }
+  params.tokens_address = o.tokens.address;
+  params.token_row_bytes = static_cast<uint32_t>(o.tokens.stride * num_bytes(o.tokens.dtype));
+  params.token_rows = static_cast<uint32_t>(o.tokens.rows);
+}
+
+void add_output(device::GroupedParams& params, const GroupedConfig& config,
+                const GroupedOperands& o) {
   for (int i = 0; i < device::kRowMaps; ++i) {
-    params.outputs[i] =
-        map_of_rows(o.output, device::kTokenChunkRows >> i, Access::store, layout.chunk_columns);
+    params.outputs[i] = map_of_rows(o.output, device::kTokenChunkRows >> i, Access::store,
+                                    device::layout_of(config).chunk_columns);
   }
+  params.output_address = o.output.address;
+  params.output_row_bytes = static_cast<uint32_t>(o.output.stride * num_bytes(o.output.dtype));
+  params.output_rows = static_cast<uint32_t>(o.output.rows);
+}
+
+// But for where they lie.
+bool are_alike(const Matrix& a, const Matrix& b) {
+  return a.rows == b.rows && a.columns == b.columns && a.stride == b.stride && a.dtype == b.dtype;
+}
+
+}  // namespace
+
+device::GroupedParams grouped_params(const GroupedConfig& config, const GroupedOperands& operands) {
+  check_operands(config, operands);
+  const device::GroupedLayout layout = device::layout_of(config);
+  const GroupedOperands& o = operands;
+  const int64_t k = o.tokens.columns, n = o.output.columns;
+  device::GroupedParams params{};
+  add_weights(params, config, o);
+  add_tokens(params, o);
+  add_output(params, config, o);
   params.rows_of_expert = pointer<int32_t>(o.rows_of_expert);
   params.sources = pointer<int32_t>(o.sources);
   params.targets = pointer<int32_t>(o.targets);
   params.row_weights = pointer<float>(o.row_weights);
   params.tickets = reinterpret_cast<uint32_t*>(o.tickets);
-  params.tokens_address = o.tokens.address;
-  params.output_address = o.output.address;
-  params.token_row_bytes = static_cast<uint32_t>(o.tokens.stride * num_bytes(o.tokens.dtype));
-  params.token_rows = static_cast<uint32_t>(o.tokens.rows);
   params.experts = static_cast<uint32_t>(o.experts);
   params.low_from = static_cast<uint32_t>(o.experts - o.low_experts);
   params.entry_rows = static_cast<uint32_t>(o.entry_rows);
-  params.output_row_bytes = static_cast<uint32_t>(o.output.stride * num_bytes(o.output.dtype));
   params.output_columns = static_cast<uint32_t>(n);
   params.column_blocks =
       static_cast<uint32_t>((n + layout.stored_columns - 1) / layout.stored_columns);
@@ -262,10 +288,39 @@ device::GroupedParams grouped_params(const GroupedConfig& config, const GroupedO
   params.k_bytes = static_cast<uint32_t>(k * num_bytes(o.tokens.dtype));
   params.band = kBand;
   params.most_rows = static_cast<uint32_t>(o.most_rows);
-  params.output_rows = static_cast<uint32_t>(o.output.rows);
   params.per = static_cast<uint32_t>(o.per);
   params.is_partition_early = o.is_partition_early ? 1 : 0;
   return params;
+}
+
+void change_matrices(device::GroupedParams& params, const GroupedConfig& config,
+                     const GroupedOperands& before, const GroupedOperands& now) {
+  const bool fits = are_alike(before.tokens, now.tokens) && are_alike(before.output, now.output) &&
+                    are_alike(before.weights, now.weights) && are_alike(before.up, now.up) &&
+                    (now.tokens.address | now.output.address | now.weights.address) % 16 == 0;
+  if (!fits) {
+    params = grouped_params(config, now);
+    return;
+  }
+  if (now.weights.address != before.weights.address || now.up.address != before.up.address) {
+    const bool is_pair = device::layout_of(config).halves == 2;
+    // Where both lie elsewhere by as much, so does the map that has both.
+    if (is_pair &&
+        now.up.address - now.weights.address != before.up.address - before.weights.address) {
+      check_up(now);
+      add_weights(params, config, now);
+    } else {
+      move_map(params.weights, params.gate_last != 0 ? now.up.address : now.weights.address);
+    }
+  }
+  if (now.tokens.address != before.tokens.address) {
+    for (device::TensorMap& map : params.tokens) move_map(map, now.tokens.address);
+    params.tokens_address = now.tokens.address;
+  }
+  if (now.output.address != before.output.address) {
+    for (device::TensorMap& map : params.outputs) move_map(map, now.output.address);
+    params.output_address = now.output.address;
+  }
 }
 
 GroupedKernel::GroupedKernel(const Device& device, const Compiler& compiler,

@@ -64,6 +64,12 @@ struct GroupedOperands {
 device::GroupedParams grouped_params(const device::GroupedConfig& config,
                                      const GroupedOperands& operands);
 
+// Makes of `params`, those of `before`, the ones of `now`, whose matrices may lie elsewhere, with
+// other rows; all else is as before. Maps of what lies as it did are kept, those of what only lies
+// elsewhere are moved, which takes the driver half as long as to encode them, and there are many.
+void change_matrices(device::GroupedParams& params, const device::GroupedConfig& config,
+                     const GroupedOperands& before, const GroupedOperands& now);
+
 class GroupedKernel {
  public:
   // For the current GPU, which must be `device`.

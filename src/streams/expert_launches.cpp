@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "tables/call_lists.h"
 
@@ -10,9 +11,6 @@ namespace stretto::runtime {
 using cuda::ExpertProduct;
 using cuda::GroupedOperands;
 using cuda::Matrix;
-
-// Callers that give other tensors each time have no use for more.
-constexpr size_t kMostKnown = 64;
 
 void ExpertLaunches::add(const std::vector<ExpertProduct>& products, const cuda::GemmNeeds& needs,
                          int sms, bool is_behind_experts) {
@@ -25,8 +23,8 @@ void ExpertLaunches::add(const std::vector<ExpertProduct>& products, const cuda:
     launch.blocks = sms > 0 ? sms : setup_.device.num_sms();
     launch.tickets = cuda::upload(std::vector<uint32_t>(2, 0));
     for (int set = 0; set < setup_.sets; ++set) {
-      launch.by_set.push_back(operands_of(product, needs.scatters, set, launch.tickets.address()));
-      GroupedOperands& operands = launch.by_set.back();
+      GroupedOperands& operands = launch.by_set.emplace_back().operands;
+      operands = operands_of(product, needs.scatters, set, launch.tickets.address());
       operands.low_experts = std::min<int64_t>(
           product.experts, cuda::low_experts(config, cuda::shape_of(product), launch.blocks));
       operands.is_partition_early = is_partition_early;
@@ -81,32 +79,34 @@ bool ExpertLaunches::alternates() const {
   };
   for (const std::vector<Launch>& launches : by_kernel_) {
     for (const Launch& one : launches) {
-      for (const GroupedOperands& operands : one.by_set) {
-        if (places_of(operands) != places_of(one.by_set.front())) return true;
+      for (const OfSet& of_set : one.by_set) {
+        if (places_of(of_set.operands) != places_of(one.by_set.front().operands)) return true;
       }
     }
   }
   return false;
 }
 
-const device::GroupedParams& ExpertLaunches::params_of(Launch& launch, GroupedOperands operands,
-                                                       cuda::CallPlaces places) {
-  std::vector<int64_t> key;
-  for (Matrix* const matrix :
-       {&operands.tokens, &operands.output, &operands.weights, &operands.up}) {
-    *matrix = cuda::at_call(*matrix, places);
-    key.insert(key.end(), {static_cast<int64_t>(matrix->address), matrix->rows, matrix->stride});
-  }
-  const auto found = launch.known.find(key);
-  if (found != launch.known.end()) return found->second;
-  if (launch.known.size() >= kMostKnown) launch.known.clear();
-  return launch.known[key] = grouped_params(launch.kernel->config(), operands);
-}
-
+// A call at new addresses changes what hangs on these: often weights alone, of which each launch
+// has one map, where tokens and results have more than twenty.
 void ExpertLaunches::prepare(int set, cuda::CallPlaces places) {
   for (std::vector<Launch>& launches : by_kernel_) {
     for (Launch& one : launches) {
-      one.params = &params_of(one, one.by_set[static_cast<size_t>(set)], places);
+      OfSet& of_set = one.by_set[static_cast<size_t>(set)];
+      GroupedOperands operands = of_set.operands;
+      for (Matrix* const matrix :
+           {&operands.tokens, &operands.output, &operands.weights, &operands.up}) {
+        *matrix = cuda::at_call(*matrix, places);
+      }
+      const bool is_made = std::exchange(of_set.is_made, false);  // until all is of this run
+      if (is_made) {
+        change_matrices(of_set.params, one.kernel->config(), of_set.of_run, operands);
+      } else {
+        of_set.params = grouped_params(one.kernel->config(), operands);
+      }
+      of_set.of_run = operands;
+      of_set.is_made = true;
+      one.params = &of_set.params;
     }
   }
 }

@@ -2,7 +2,6 @@
 // a launch that deals out its tiles by the counts of a run.
 #pragma once
 
-#include <map>
 #include <vector>
 
 #include "gpu/grouped_kernel.h"
@@ -39,20 +38,23 @@ class ExpertLaunches {
   void restart();
 
  private:
+  // What a launch of an instance set has.
+  struct OfSet {
+    cuda::GroupedOperands operands;  // with stand-ins for a call's tensors
+    cuda::GroupedOperands of_run;    // of the last run
+    device::GroupedParams params{};  // of that; a launch takes a copy
+    bool is_made = false;            // params are
+  };
   struct Launch {
     const cuda::GroupedKernel* kernel = nullptr;
     int blocks = 1;
-    std::vector<cuda::GroupedOperands> by_set;
+    std::vector<OfSet> by_set;
     cuda::DeviceMemory tickets;
-    // By what calls have given: addresses, rows and strides of the matrices.
-    std::map<std::vector<int64_t>, device::GroupedParams> known;
-    const device::GroupedParams* params = nullptr;  // of `known`, of the run
+    const device::GroupedParams* params = nullptr;  // of the run
   };
 
   cuda::GroupedOperands operands_of(const cuda::ExpertProduct& product, bool scatters, int set,
                                     cuda::DevicePtr tickets) const;
-  static const device::GroupedParams& params_of(Launch& launch, cuda::GroupedOperands operands,
-                                                cuda::CallPlaces places);
 
   LaunchSetup setup_;
   std::vector<std::vector<Launch>> by_kernel_;

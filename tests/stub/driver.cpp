@@ -11,6 +11,7 @@
 //   STUB_RESIDENT=1          an SM holds a block of any kernel, and two SMs a cluster; else nothing
 //   STUB_CAPTURED=STREAM     that stream is being captured
 //   STUB_LAUNCHES=FILE       a line for each launch, "kernel blocks stream"
+//   STUB_MAPS=FILE           a line for each map of a matrix, "encode" or "move"
 //   STUB_ORDER=FILE          a line for each event, "record event stream" or "wait event stream"
 //   STUB_EXPIRES=1           the first wait of a GEMM kernel ends by its deadline
 #include <atomic>
@@ -105,9 +106,41 @@ void note_order(const char* what, EventHandle event, StreamHandle stream) {
                                      << reinterpret_cast<uintptr_t>(stream) << '\n';
 }
 
+void note_map(const char* what) {
+  const std::string file = variable("STUB_MAPS");
+  if (!file.empty()) std::ofstream(file, std::ios::app) << what << '\n';
+}
+
 }  // namespace
 
 extern "C" {
+
+// Maps say what they are of: where that lies, and all else that they were asked for.
+Result cuTensorMapEncodeTiled(device::TensorMap* map, int type, uint32_t rank, void* address,
+                              const uint64_t* sizes, const uint64_t* strides, const uint32_t* box,
+                              const uint32_t* steps, int interleave, int swizzle, int promotion,
+                              int fill) {
+  note_map("encode");
+  uint64_t sum = 0;
+  const auto add = [&sum](uint64_t number) { sum = (sum ^ number) * 0x9e3779b97f4a7c15; };
+  for (const int number : {type, interleave, swizzle, promotion, fill}) {
+    add(static_cast<uint64_t>(number));
+  }
+  for (uint32_t i = 0; i < rank; ++i) {
+    for (const uint64_t number : {sizes[i], uint64_t{box[i]}, uint64_t{steps[i]}}) add(number);
+    if (i + 1 < rank) add(strides[i]);
+  }
+  std::memset(map, 0, sizeof(*map));
+  std::memcpy(map, &address, sizeof(address));
+  std::memcpy(reinterpret_cast<char*>(map) + sizeof(address), &sum, sizeof(sum));
+  return stub_answer("cuTensorMapEncodeTiled");
+}
+
+Result cuTensorMapReplaceAddress(device::TensorMap* map, void* address) {
+  note_map("move");
+  std::memcpy(map, &address, sizeof(address));
+  return stub_answer("cuTensorMapReplaceAddress");
+}
 
 Result cuGetErrorName(Result, const char** name) {
   *name = "CUDA_ERROR_OF_THE_STUB";
