@@ -138,11 +138,11 @@ device::GemmParams TableKernels::gemm_at(size_t number, const Call& call) const 
   params.maps = reinterpret_cast<const device::TensorMap*>(call.blob + own.maps);
   params.num_maps = own.num_maps;
   params.acquired = reinterpret_cast<uint32_t*>(call.blob + own.acquired);
-  if (own.has_follows) {
-    params.follows = reinterpret_cast<const device::GemmFollow*>(call.blob + own.follows);
+  if (own.follows) {
+    params.follows = reinterpret_cast<const device::GemmFollow*>(call.blob + *own.follows);
   }
-  if (own.has_entries) {
-    params.entries = reinterpret_cast<const device::GemmEntry*>(call.blob + own.entries);
+  if (own.entries) {
+    params.entries = reinterpret_cast<const device::GemmEntry*>(call.blob + *own.entries);
   }
   return params;
 }
@@ -151,8 +151,9 @@ device::MoverParams TableKernels::move_at(size_t number, const Call& call) const
   device::MoverParams params = moves_[number].params();
   set_rows(params, call.rows);
   if (!call_memory_) return params;
-  params.regions = reinterpret_cast<const device::MoverRegion*>(
-      call.blob + call_memory_->blob().regions()[number]);
+  if (const std::optional<size_t> regions = call_memory_->blob().regions()[number]) {
+    params.regions = reinterpret_cast<const device::MoverRegion*>(call.blob + *regions);
+  }
   return params;
 }
 

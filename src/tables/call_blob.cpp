@@ -40,50 +40,62 @@ CallBlob::CallBlob(const RankTables& tables, Encode encode, Move move)
     append(maps);
     // Blocks note that they have seen these maps, not those that lay here before.
     gemm.acquired = append(std::vector<uint32_t>(device::kMostSms));
-    std::vector<device::GemmFollow> follows;
-    flatten(launch.table.follows, follows);
-    gemm.has_follows = !follows.empty();
-    gemm.follows = append(follows);
-    for (size_t i = 0; i < follows.size(); ++i) {
-      for (size_t half = 0; half < std::size(follows[i].bias); ++half) {
-        if (!is_stand_in(follows[i].bias[half])) continue;
-        addresses_.push_back({gemm.follows + i * sizeof(device::GemmFollow) +
-                                  offsetof(device::GemmFollow, bias) + half * sizeof(DevicePtr),
-                              follows[i].bias[half]});
-      }
+    add_follows(gemm, launch.table);
+  }
+  for (size_t g = 0; g < gemms_.size(); ++g) add_entries(gemms_[g], tables.gemms[g].table);
+  for (const MoverTable& table : tables.moves) add_regions(table);
+}
+
+// What hangs on no call lies with the kernel's other tables: lists of tasks may be long, and all
+// that is here is copied for each call at new addresses.
+void CallBlob::add_follows(Gemm& gemm, const GemmTable& table) {
+  std::vector<device::GemmFollow> follows;
+  flatten(table.follows, follows);
+  const size_t first = fixed_.size(), before = addresses_.size();
+  for (size_t i = 0; i < follows.size(); ++i) {
+    for (size_t half = 0; half < std::size(follows[i].bias); ++half) {
+      if (!is_stand_in(follows[i].bias[half])) continue;
+      addresses_.push_back({first + i * sizeof(device::GemmFollow) +
+                                offsetof(device::GemmFollow, bias) + half * sizeof(DevicePtr),
+                            follows[i].bias[half]});
     }
   }
-  for (size_t g = 0; g < gemms_.size(); ++g) {
-    const std::vector<device::GemmEntry> entries = all_entries(tables.gemms[g].table);
-    gemms_[g].has_entries = !entries.empty();
-    gemms_[g].entries = append(entries);
-    for (size_t i = 0; i < entries.size(); ++i) {
-      const size_t entry = gemms_[g].entries + i * sizeof(device::GemmEntry);
-      if (is_stand_in(entries[i].x)) {
-        addresses_.push_back({entry + offsetof(device::GemmEntry, x), entries[i].x});
-      }
-      if (is_stand_in(entries[i].to.address)) {
-        addresses_.push_back(
-            {entry + offsetof(device::GemmEntry, to) + offsetof(device::ScatteredRows, address),
-             entries[i].to.address});
-      }
+  if (addresses_.size() != before) gemm.follows = append(follows);
+}
+
+void CallBlob::add_entries(Gemm& gemm, const GemmTable& table) {
+  const std::vector<device::GemmEntry> entries = all_entries(table);
+  const size_t first = fixed_.size(), before = addresses_.size();
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const size_t entry = first + i * sizeof(device::GemmEntry);
+    if (is_stand_in(entries[i].x)) {
+      addresses_.push_back({entry + offsetof(device::GemmEntry, x), entries[i].x});
+    }
+    if (is_stand_in(entries[i].to.address)) {
+      addresses_.push_back(
+          {entry + offsetof(device::GemmEntry, to) + offsetof(device::ScatteredRows, address),
+           entries[i].to.address});
     }
   }
-  for (const MoverTable& table : tables.moves) {
-    std::vector<device::MoverRegion> regions;
-    flatten(table.regions, regions);
-    regions_.push_back(append(regions));
-    for (size_t i = 0; i < regions.size(); ++i) {
-      const device::MoverRegion& region = regions[i];
-      if (!is_stand_in(region.address)) continue;
-      const size_t at = regions_.back() + i * sizeof(region);
-      if (region.row_bytes == 0) {  // one row again and again
-        addresses_.push_back({at + offsetof(device::MoverRegion, address), region.address});
-      } else {
-        moved_.push_back({at, region.address});
-      }
+  if (addresses_.size() != before) gemm.entries = append(entries);
+}
+
+void CallBlob::add_regions(const MoverTable& table) {
+  std::vector<device::MoverRegion> regions;
+  flatten(table.regions, regions);
+  const size_t first = fixed_.size(), before = addresses_.size() + moved_.size();
+  for (size_t i = 0; i < regions.size(); ++i) {
+    const device::MoverRegion& region = regions[i];
+    if (!is_stand_in(region.address)) continue;
+    const size_t at = first + i * sizeof(region);
+    if (region.row_bytes == 0) {  // one row again and again
+      addresses_.push_back({at + offsetof(device::MoverRegion, address), region.address});
+    } else {
+      moved_.push_back({at, region.address});
     }
   }
+  regions_.emplace_back();
+  if (addresses_.size() + moved_.size() != before) regions_.back() = append(regions);
 }
 
 void CallBlob::add_map(const MapSpec& spec, size_t at) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,15 +21,16 @@ class CallBlob {
   // Of tables that were made with stand-ins. `encode` and `move` are the driver's, or a test's.
   explicit CallBlob(const RankTables& tables, Encode encode = encode_map, Move move = move_map);
 
-  // Where a kernel finds its own, in bytes from the begin.
+  // Where a kernel finds its own, in bytes from the begin; nothing: it is the same for all calls,
+  // and not here.
   struct Gemm {
-    size_t maps = 0, acquired = 0, follows = 0, entries = 0;
+    size_t maps = 0, acquired = 0;
     uint32_t num_maps = 0;  // of a set
-    bool has_follows = false, has_entries = false;
+    std::optional<size_t> follows = {}, entries = {};
   };
   const std::vector<Gemm>& gemms() const { return gemms_; }
   // By mover kernel.
-  const std::vector<size_t>& regions() const { return regions_; }
+  const std::vector<std::optional<size_t>>& regions() const { return regions_; }
 
   size_t num_bytes() const { return fixed_.size(); }
   // What is the same for all calls, at `to`.
@@ -60,13 +62,16 @@ class CallBlob {
   template <typename T>
   size_t append(const std::vector<T>& values);
   void add_map(const MapSpec& spec, size_t at);
+  void add_follows(Gemm& gemm, const GemmTable& table);
+  void add_entries(Gemm& gemm, const GemmTable& table);
+  void add_regions(const MoverTable& table);
   const device::TensorMap& encoded(Maps& maps, CallPlaces places);
 
   Encode encode_;
   Move move_;
   std::vector<device::GemmConfig> configs_;
   std::vector<Gemm> gemms_;
-  std::vector<size_t> regions_;
+  std::vector<std::optional<size_t>> regions_;
   std::vector<std::byte> fixed_;
   std::vector<Maps> maps_;
   std::vector<Address> addresses_;

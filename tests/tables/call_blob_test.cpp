@@ -28,6 +28,47 @@ device::TensorMap encode(const MapSpec& spec, const device::GemmConfig&) {
 
 void move(device::TensorMap& map, DevicePtr to) { std::memcpy(&map, &to, sizeof(to)); }
 
+// What kernels find in a call's piece, and what of it, by whose tables' bytes it is that of other
+// addresses.
+template <typename T>
+void expect_there(const std::vector<std::byte>& bytes, const std::optional<size_t>& at,
+                  const std::vector<T>& expected, const std::vector<T>& with_stand_ins) {
+  const size_t count = expected.size() * sizeof(T);
+  const bool is_fixed = std::memcmp(expected.data(), with_stand_ins.data(), count) == 0;
+  EXPECT_EQ(at.has_value(), !is_fixed) << "only what hangs on a call";
+  if (!at) return;
+  ASSERT_LE(*at + count, bytes.size());
+  EXPECT_EQ(std::memcmp(bytes.data() + *at, expected.data(), count), 0);
+}
+
+template <typename T>
+std::vector<T> flat(const std::vector<std::vector<T>>& lists) {
+  std::vector<T> all;
+  for (const std::vector<T>& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+// As tables are that were made with a call's addresses.
+void expect_is_of(const CallBlob& made, const std::vector<std::byte>& bytes,
+                  const RankTables& right, const RankTables& with_stand_ins) {
+  ASSERT_EQ(made.gemms().size(), right.gemms.size());
+  for (size_t g = 0; g < right.gemms.size(); ++g) {
+    const CallBlob::Gemm& own = made.gemms()[g];
+    for (size_t i = 0; i < right.gemms[g].maps.size(); ++i) {
+      const device::TensorMap map = encode(right.gemms[g].maps[i], right.gemms[g].config);
+      EXPECT_EQ(std::memcmp(bytes.data() + own.maps + i * sizeof(map), &map, sizeof(map)), 0);
+    }
+    const GemmTable &table = right.gemms[g].table, &of = with_stand_ins.gemms[g].table;
+    expect_there(bytes, own.follows, flat(table.follows), flat(of.follows));
+    expect_there(bytes, own.entries, all_entries(table), all_entries(of));
+  }
+  ASSERT_EQ(made.regions().size(), right.moves.size());
+  for (size_t m = 0; m < right.moves.size(); ++m) {
+    expect_there(bytes, made.regions()[m], flat(right.moves[m].regions),
+                 flat(with_stand_ins.moves[m].regions));
+  }
+}
+
 class CallBlobOf : public testing::TestWithParam<const char*> {};
 
 // As if it had been made for the call's addresses.
@@ -57,20 +98,23 @@ TEST_P(CallBlobOf, IsThatOfTheCallsAddresses) {
     call.push_back({own[0][buffer][0], bytes, bytes, plan.buffers[buffer].rows_on(0)});
     other.push_back({0x4000 + 0x1000 * call.size(), bytes + 32, bytes, 1});
   }
-  CallBlob made(tables_for(plan, 0, programs[0], stands_in, signals), encode, move);
-  const CallBlob right(tables_for(plan, 0, programs[0], own, signals), encode, move);
+  const RankTables with_stand_ins = tables_for(plan, 0, programs[0], stands_in, signals);
+  const RankTables right = tables_for(plan, 0, programs[0], own, signals);
+  CallBlob made(with_stand_ins, encode, move);
   EXPECT_GT(made.num_call_maps(), 0u);
-  EXPECT_EQ(right.num_call_maps() + right.num_call_addresses(), 0u);
-  ASSERT_EQ(made.num_bytes(), right.num_bytes());
-  std::vector<std::byte> bytes(made.num_bytes()), expected(right.num_bytes());
-  right.begin(expected.data());
+  const CallBlob of_no_call(right, encode, move);
+  EXPECT_EQ(of_no_call.num_call_maps() + of_no_call.num_call_addresses(), 0u);
+  std::vector<std::byte> bytes(made.num_bytes());
   made.begin(bytes.data());
   made.write(bytes.data(), other);  // an earlier call's
-  EXPECT_NE(bytes, expected);
+  const std::vector<std::byte> earlier = bytes;
   num_encoded = 0;
   made.write(bytes.data(), call);
-  EXPECT_EQ(bytes, expected);
+  EXPECT_NE(bytes, earlier);
   EXPECT_EQ(num_encoded, made.num_call_maps());
+  expect_is_of(made, bytes, right, with_stand_ins);
+  num_encoded = made.num_call_maps();
+  const std::vector<std::byte> expected = bytes;
   // What had as many rows is moved, wherever it lies.
   std::vector<CallPlace> moved = call;
   for (CallPlace& place : moved) place.address += 0x1000;
@@ -168,7 +212,7 @@ TEST(CallBlobOfARank, MoversFindTheRowsOfFewerColumns) {
   for (size_t m = 0; m < tables.moves.size(); ++m) {
     const MoverTable& table = tables.moves[m];
     std::vector<device::MoverRegion> regions(table.regions[0].size());
-    std::memcpy(regions.data(), bytes.data() + made.regions()[m],
+    std::memcpy(regions.data(), bytes.data() + made.regions()[m].value(),
                 regions.size() * sizeof(device::MoverRegion));
     for (const auto& block : table.blocks) {
       for (const device::MoverTask& task : block) {
