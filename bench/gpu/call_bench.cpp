@@ -3,8 +3,14 @@
 // whether a call has failed. Of all ranks in one process, each with a thread of its own, or of one
 // process a rank (under stretto launch, torchrun
 // or mpirun). Every process prints one JSON object on a line.
+//
+//   call_bench --layers "moe-ep t=256 h=4096 f=1536 experts=32 k=8" --schedules auto,tiles
+//
+// times other operators, of fixed rows, in the place of products. In the stub of the driver
+// (tests/stub) the same says what is the library's own; `stub` is in its line then.
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <iostream>
@@ -16,7 +22,7 @@
 #include "arguments.h"
 #include "gpu/graph.h"
 #include "measure/operator_bench.h"
-#include "serve/operation_on_memory.h"
+#include "stretto/context.h"
 #include "stretto/error.h"
 
 using namespace stretto;
@@ -25,8 +31,10 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr int kRounds = 11, kCalls = 40;  // fewer than the driver takes without waiting
-constexpr size_t kStep = 256;             // from new addresses to the next ones
+constexpr int kCalls = 40;     // fewer than the driver takes without waiting
+constexpr size_t kStep = 256;  // from new addresses to the next ones
+
+int num_rounds = 11;
 
 // The call of a rank with that number, which no other has.
 using MakeCall = std::function<void(int rank, int64_t number)>;
@@ -36,34 +44,50 @@ int64_t rows_of(int64_t rows, int64_t call, bool change) {
   return change ? rows - call % (rows / 2 + 1) : rows;
 }
 
-// Tensors of an operation, at addresses of their own in every call.
-class NewAddresses {
+// For tensors of whole numbers: those of experts, each as often as the others.
+std::vector<int32_t> numbers_of_experts(const Operator& op, size_t num_bytes) {
+  const auto experts = static_cast<size_t>(op.size("experts").value_or(1));
+  std::vector<int32_t> numbers(num_bytes / sizeof(int32_t));
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int32_t>(i % experts);
+  return numbers;
+}
+
+// Tensors of an operation, with room behind them for addresses that no call has had.
+class CallMemory {
  public:
-  NewAddresses(Context& context, const OperationOnMemory& operation)
-      : first_rank_(context.first_rank()) {
-    const Operator op = operation.at(operation.room());
+  CallMemory(Context& context, const Operation& operation)
+      : first_rank_(context.first_rank()), op_(operation.at(operation.room())) {
     for (int i = 0; i < context.num_local(); ++i) {
+      const int rank = first_rank_ + i;
       auto& of_rank = tensors_.emplace_back();
-      for (const CallerTensor& one : caller_tensors(op)) {
-        const Slice slice = slice_of(op, one.tensor, one.held, first_rank_ + i);
+      for (const CallerTensor& one : caller_tensors(op_)) {
+        const Slice slice = slice_of(op_, one.tensor, one.held, rank);
         const auto elements = static_cast<size_t>(slice.rows() * slice.cols());
-        const size_t bytes = elements * static_cast<size_t>(num_bytes(op.dtype));
-        of_rank.push_back({op.tensor(one.tensor).name,
-                           context.allocate(first_rank_ + i, bytes + kStep * kRounds * kCalls)});
+        const Tensor& tensor = op_.tensor(one.tensor);
+        const size_t bytes = elements * static_cast<size_t>(num_bytes(tensor.dtype)) +
+                             kStep * static_cast<size_t>(num_rounds * kCalls);
+        of_rank.push_back({tensor.name, context.allocate(rank, bytes)});
+        if (tensor.dtype != DType::i32) continue;
+        const std::vector<int32_t> numbers = numbers_of_experts(op_, bytes);
+        context.copy_to_gpu(rank, of_rank.back().address, numbers.data(), bytes);
       }
     }
   }
 
+  const std::vector<CallTensor>& of(int rank) const {
+    return tensors_[static_cast<size_t>(rank - first_rank_)];
+  }
   std::vector<CallTensor> of(int rank, int64_t number) const {
-    std::vector<CallTensor> tensors = tensors_[static_cast<size_t>(rank - first_rank_)];
+    std::vector<CallTensor> tensors = of(rank);
     for (CallTensor& one : tensors) {
-      one.address += kStep * static_cast<size_t>(number % (kRounds * kCalls));
+      one.address += kStep * static_cast<size_t>(number % (num_rounds * kCalls));
     }
     return tensors;
   }
 
  private:
   int first_rank_;
+  Operator op_;                                   // which has the tensors' names
   std::vector<std::vector<CallTensor>> tensors_;  // by local rank
 };
 
@@ -77,10 +101,10 @@ double call_us(Context& context, int rank, int round, int64_t calls, const MakeC
 }
 
 // By local rank: the median over rounds, but for a first one that counts nowhere.
-std::vector<double> host_us(Context& context, OperationOnMemory& operation, int64_t calls,
+std::vector<double> host_us(Context& context, Operation& operation, int64_t calls,
                             const MakeCall& make) {
   std::vector<std::vector<double>> times(static_cast<size_t>(context.num_local()));
-  for (int round = 0; round <= kRounds; ++round) {
+  for (int round = 0; round <= num_rounds; ++round) {
     std::vector<std::thread> ranks;
     std::vector<std::exception_ptr> failures(times.size());
     for (size_t i = 0; i < times.size(); ++i) {
@@ -107,14 +131,17 @@ std::vector<double> host_us(Context& context, OperationOnMemory& operation, int6
 }
 
 // Of a call in a graph of kCalls.
-std::vector<double> graph_us(Context& context, OperationOnMemory& operation, int64_t rows) {
+std::vector<double> graph_us(Context& context, Operation& operation, const CallMemory& memory,
+                             int64_t rows) {
   std::vector<std::unique_ptr<cuda::Graph>> graphs;
   for (int i = 0; i < context.num_local(); ++i) {
     const int rank = context.first_rank() + i;
     context.make_current(rank);
     const cuda::Stream stream(static_cast<cuda::StreamHandle>(context.stream(rank)));
     graphs.push_back(std::make_unique<cuda::Graph>(stream, [&] {
-      for (int call = 0; call < kCalls; ++call) operation.run(rank, context.stream(rank), rows);
+      for (int call = 0; call < kCalls; ++call) {
+        operation.run(rank, context.stream(rank), rows, memory.of(rank));
+      }
     }));
   }
   std::vector<double> us = host_us(context, operation, 1, [&](int rank, int64_t) {
@@ -129,33 +156,38 @@ std::vector<double> graph_us(Context& context, OperationOnMemory& operation, int
   return us;
 }
 
-Json costs_of(Context& context, const ProductShape& shape, int64_t rows,
-              const std::string& schedule) {
-  Json json = {{"operator", to_string(shape.kind)}, {"m", rows}, {"schedule", schedule}};
-  std::unique_ptr<OperationOnMemory> made;
+Json costs_of(Context& context, const Operator& op, const OperationOptions& options) {
+  const int64_t rows = op.rows();
+  const bool is_product = op.only_product() != nullptr;
+  Json json = {{"operator", is_product ? op.name() : to_string(op)}};
+  if (is_product) json["m"] = rows;
+  json["schedule"] = options.schedule;
+  std::unique_ptr<Operation> made;
   try {
-    made = std::make_unique<OperationOnMemory>(context, shape, rows,
-                                               OperationOptions{.schedule = schedule});
+    made = std::make_unique<Operation>(context, op, options);
   } catch (const UsageError& error) {
     json["refused"] = error.what();
     return json;
   }
-  OperationOnMemory& operation = *made;
-  const NewAddresses addresses(context, operation);
+  Operation& operation = *made;
+  const CallMemory memory(context, operation);
   json["schedule"] = operation.schedule(rows);
-  for (int call = 0; call < kCalls; ++call) operation.prepare(rows_of(rows, call, true));
+  const bool changes = options.rows == RowCount::bucket;
+  if (changes) {
+    for (int call = 0; call < kCalls; ++call) operation.prepare(rows_of(rows, call, true));
+  }
   const auto same_tensors = [&](bool change) {
     return host_us(context, operation, kCalls, [&, change](int rank, int64_t number) {
-      operation.run(rank, context.stream(rank), rows_of(rows, number, change));
+      operation.run(rank, context.stream(rank), rows_of(rows, number, change), memory.of(rank));
     });
   };
   json["host_us"] = same_tensors(false);
-  json["changing_rows_us"] = same_tensors(true);
+  if (changes) json["changing_rows_us"] = same_tensors(true);
   json["new_addresses_us"] = host_us(context, operation, kCalls, [&](int rank, int64_t number) {
-    operation.Operation::run(rank, context.stream(rank), rows, addresses.of(rank, number));
+    operation.run(rank, context.stream(rank), rows, memory.of(rank, number));
   });
   json["error_us"] = host_us(context, operation, kCalls, [&](int, int64_t) { operation.error(); });
-  json["graph_us"] = graph_us(context, operation, rows);  // last: what follows has fences
+  json["graph_us"] = graph_us(context, operation, memory, rows);  // last: what follows has fences
   return json;
 }
 
@@ -166,28 +198,40 @@ int main(int argc, char** argv) {
   int ranks = 2;
   int64_t n = 8192, k = 8192;
   std::vector<int> rows = {1, 64, 512};
-  std::vector<std::string> schedules = {"auto"};
+  std::vector<std::string> schedules = {"auto"}, layers;
   arguments.add("--ranks", ranks, "GPUs");
   arguments.add("--m", rows, "rows of a call");
   arguments.add("--n", n, "columns of the result");
   arguments.add("--k", k, "length of the sums");
-  arguments.add("--schedules", schedules, "auto or presets, served in buckets");
+  arguments.add("--layers", layers, "other operators with their sizes, in place of products");
+  arguments.add("--rounds", num_rounds, "turns of 40 calls, for the median");
+  arguments.add("--schedules", schedules, "auto or presets; products are served in buckets");
   if (const auto code = arguments.parse(argc, argv)) return *code;
   const auto work = [&] {
     if (rows.empty() || *std::min_element(rows.begin(), rows.end()) < 1) {
       throw UsageError("--m names at least one row count, of 1 or more");
     }
+    if (num_rounds < 1 || num_rounds > 1000) throw UsageError("--rounds: 1 to 1000");
+    std::vector<ProductKind> kinds = {kAgGemm, kGemmRs, kGemmAr};
     Context context(ranks);
     Json json = {{"ranks", ranks},
                  {"first_rank", context.first_rank()},
-                 {"ranks_a_process", context.num_local()},
-                 {"n", n},
-                 {"k", k},
-                 {"calls", Json::array()}};
-    for (const ProductKind kind : {kAgGemm, kGemmRs, kGemmAr}) {
+                 {"ranks_a_process", context.num_local()}};
+    if (layers.empty()) json.update(Json{{"n", n}, {"k", k}});
+    if (std::getenv("STUB_GPUS") != nullptr) json["stub"] = "launches do nothing";
+    Json& calls = json["calls"] = Json::array();
+    for (const std::string& layer : layers) {
+      const Operator op = parse_operator(layer, {ranks, DType::bf16});
+      for (const std::string& schedule : schedules) {
+        calls.push_back(costs_of(context, op, {.schedule = schedule, .rows = RowCount::fixed}));
+      }
+    }
+    if (!layers.empty()) kinds.clear();
+    for (const ProductKind kind : kinds) {
       for (const std::string& schedule : schedules) {
         for (const int m : rows) {
-          json["calls"].push_back(costs_of(context, {kind, n, k, DType::bf16}, m, schedule));
+          const Segment product{kind, m, n, k, ranks, DType::bf16};
+          calls.push_back(costs_of(context, product, {.schedule = schedule}));
         }
       }
     }
