@@ -39,7 +39,7 @@ class Binder {
     add_lines();
     binding_.throw_reasons();
     keep_scores();
-    cut_segments(graph_, binding_.reasons);
+    cut_segments(binding_);
     binding_.throw_reasons();
     set_input_sizes(graph_);
     return std::move(graph_);

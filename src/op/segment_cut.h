@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "op/binding.h"
 #include "stretto/operator.h"
 
 namespace stretto {
@@ -11,11 +12,11 @@ namespace stretto {
 struct SegmentCut {
   static constexpr int kCaller = -1;
 
-  SegmentCut(Operator& graph, std::vector<std::string>& why_not)
-      : op(graph), reasons(why_not), of_tensor(graph.tensors.size(), kCaller) {}
+  explicit SegmentCut(Binding& of)
+      : binding(of), op(of.graph), of_tensor(of.graph.tensors.size(), kCaller) {}
 
+  Binding& binding;
   Operator& op;
-  std::vector<std::string>& reasons;
   std::vector<OperatorSegment> segments;
   std::vector<int> of_tensor;  // the segment that makes it, or the caller
 
@@ -23,7 +24,11 @@ struct SegmentCut {
   int& segment_of(int tensor) { return of_tensor[static_cast<size_t>(tensor)]; }
   // How often a tensor is used: by stages, and as an output.
   int uses(int tensor) const;
-  void refuse(const std::string& reason) { reasons.push_back(reason); }
+  // Where the stage, one of `op`, has its operands.
+  void refuse(const Stage& stage, const std::string& reason);
+  // Where a stage makes the tensor, or where the graph outputs it.
+  void refuse_made(int tensor, const std::string& reason);
+  void refuse_output(int tensor, const std::string& reason);
 };
 
 // Once all stages are in segments: whose the edges between them are.

@@ -22,8 +22,9 @@ class EdgePutter {
       }
       if (const auto held = op_.output_held(tensor)) {
         if (op_.tensor(tensor).held == Held::whole && *held != Held::whole) {
-          refuse(fmt::format("output {} is made whole, on every rank: output it as whole",
-                             op_.tensor(tensor).name));
+          cut_.refuse_output(
+              tensor, fmt::format("output {} is made whole, on every rank: output it as whole",
+                                  op_.tensor(tensor).name));
         }
         put_edge(tensor, *held, nullptr);
       }
@@ -31,16 +32,21 @@ class EdgePutter {
     for (const OperatorSegment& one : segments_) {
       if (one.product && !one.product->only_moves() && one.product->kind.in != Edge::none &&
           one.product->kind.out != Edge::none) {
-        refuse(fmt::format("{} has an edge on both sides of its product; no schedule serves that",
-                           one.name));
+        cut_.refuse_made(
+            one.result,
+            fmt::format("{} has an edge on both sides of its product; no schedule serves that",
+                        one.name));
       }
       const bool adds_choices =
           one.product && one.product->is_routed() && one.product->kind.weight == Held::cols;
       if (adds_choices && one.router_weights < 0) {
-        refuse(fmt::format("{} has a term of a sum for each choice, which nobody adds up: weigh it",
-                           one.name));
+        cut_.refuse_made(
+            one.result,
+            fmt::format("{} has a term of a sum for each choice, which nobody adds up: weigh it",
+                        one.name));
       } else if (one.product && !is_served(one)) {
-        refuse(
+        cut_.refuse_made(
+            one.result,
             fmt::format("{}: no schedule serves a product whose weight is held as {}, fed by {} "
                         "and drained by {}",
                         one.name, to_string(one.product->kind.weight),
@@ -54,7 +60,6 @@ class EdgePutter {
 
   OperatorSegment& segment(int i) { return cut_.segment(i); }
   int& segment_of(int tensor) { return cut_.segment_of(tensor); }
-  void refuse(const std::string& reason) { cut_.refuse(reason); }
 
   bool is_gathered_for_product(int tensor) const {
     return std::any_of(segments_.begin(), segments_.end(), [&](const OperatorSegment& segment) {
@@ -107,6 +112,10 @@ class EdgePutter {
 
   void put_edge(int tensor, Held needed, const Stage* user) {
     const Tensor& made = op_.tensor(tensor);
+    const auto refuse = [&](const std::string& reason) {
+      if (user != nullptr) return cut_.refuse(*user, reason);
+      cut_.refuse_output(tensor, reason);
+    };
     const auto edge = edge_between(made.held, needed);
     if (!edge || *edge == Edge::none) return;
     if (is_fed(tensor, *edge, user)) return;  // it is the product's already

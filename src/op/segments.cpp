@@ -34,7 +34,7 @@ class SegmentCutter {
   OperatorSegment& segment(int i) { return cut_.segment(i); }
   int& segment_of(int tensor) { return cut_.segment_of(tensor); }
   int uses(int tensor) const { return cut_.uses(tensor); }
-  void refuse(const std::string& reason) { cut_.refuse(reason); }
+  void refuse(const Stage& stage, const std::string& reason) { cut_.refuse(stage, reason); }
 
   // Whether the stage can take the tensor where its product has just left it.
   bool stays(int tensor, Held needed) {
@@ -76,10 +76,10 @@ class SegmentCutter {
     for (const int in : stage.in) {
       const int from = segment_of(in);
       if (from == kCaller && op_.tensor(in).held == Held::routed) {
-        refuse(
-            fmt::format("{} has a row for each choice: permute or grouped can take it, and {} "
-                        "cannot",
-                        op_.tensor(in).name, to_string(stage.kind)));
+        refuse(stage,
+               fmt::format("{} has a row for each choice: permute or grouped can take it, and {} "
+                           "cannot",
+                           op_.tensor(in).name, to_string(stage.kind)));
         continue;
       }
       if (from == kCaller || !segment(from).product || !segment(from).product->is_routed())
@@ -88,10 +88,10 @@ class SegmentCutter {
       const std::string_view behind = segment(from).product->only_moves()
                                           ? ""
                                           : "swiglu, gelu, silu or bias right behind the product, ";
-      refuse(
-          fmt::format("{} lies in the order of its experts: {}weigh, or grouped by the same ids "
-                      "can take it, and {} cannot",
-                      op_.tensor(in).name, behind, to_string(stage.kind)));
+      refuse(stage,
+             fmt::format("{} lies in the order of its experts: {}weigh, or grouped by the same ids "
+                         "can take it, and {} cannot",
+                         op_.tensor(in).name, behind, to_string(stage.kind)));
     }
   }
 
@@ -143,7 +143,7 @@ class SegmentCutter {
     const Stage& stage = op_.stage(id);
     const Tensor &x = op_.tensor(stage.in[0]), &ids = op_.tensor(stage.in[1]);
     if (x.held == Held::routed && x.stage >= 0) {
-      refuse(fmt::format("{} lies in the order of its experts already", x.name));
+      refuse(stage, fmt::format("{} lies in the order of its experts already", x.name));
     }
     OperatorSegment made;
     made.input = stage.in[0];
@@ -183,10 +183,10 @@ class SegmentCutter {
     const Stage& stage = op_.stage(id);
     const Tensor& made = op_.tensor(stage.out);
     if (uses(stage.out) != 1 || !op_.output_held(stage.out)) {
-      refuse(
-          fmt::format("{} is handed over to the caller alone: output it as whole, and let stages "
-                      "take {}",
-                      made.name, op_.tensor(stage.in[0]).name));
+      refuse(stage, fmt::format(
+                        "{} is handed over to the caller alone: output it as whole, and let stages "
+                        "take {}",
+                        made.name, op_.tensor(stage.in[0]).name));
     }
     OperatorSegment one;
     one.input = stage.in[0];
@@ -199,10 +199,12 @@ class SegmentCutter {
     const Stage& stage = op_.stage(id);
     const Tensor &made = op_.tensor(stage.out), &ids = op_.tensor(stage.in[0]);
     if (uses(stage.out) != 1 || !op_.output_held(stage.out)) {
-      refuse(fmt::format("{} is counted for the caller alone: output it as rows", made.name));
+      refuse(stage,
+             fmt::format("{} is counted for the caller alone: output it as rows", made.name));
     }
     if (ids.stage >= 0) {
-      refuse(fmt::format("{} counts choices that the caller gives, and {} is made by a stage",
+      refuse(stage,
+             fmt::format("{} counts choices that the caller gives, and {} is made by a stage",
                          made.name, ids.name));
     }
     OperatorSegment one;
@@ -223,6 +225,7 @@ class SegmentCutter {
           });
       if (has_one) continue;
       refuse(
+          stage,
           fmt::format("{} counts what permute, or grouped of experts that are dealt to ranks, puts "
                       "in order by {} and {} experts, and nothing does",
                       op_.tensor(stage.out).name, op_.tensor(stage.in[0]).name, stage.experts));
@@ -236,10 +239,10 @@ class SegmentCutter {
     const bool follows = from != kCaller && segment(from).result == stage.in[0] &&
                          segment(from).ids == stage.in[1] && uses(stage.in[0]) == 1;
     if (!follows) {
-      return refuse(
-          fmt::format("{} is made of what a grouped product of the same ids makes, and "
-                      "nothing else uses",
-                      op_.tensor(stage.out).name));
+      return refuse(stage,
+                    fmt::format("{} is made of what a grouped product of the same ids makes, and "
+                                "nothing else uses",
+                                op_.tensor(stage.out).name));
     }
     segment(from).router_weights = stage.in[2];
     append(from, id);
@@ -274,16 +277,8 @@ class SegmentCutter {
 
 }  // namespace
 
-int SegmentCut::uses(int tensor) const {
-  int count = 0;
-  for (const Stage& stage : op.stages) {
-    count += static_cast<int>(std::count(stage.in.begin(), stage.in.end(), tensor));
-  }
-  return count + (op.output_held(tensor) ? 1 : 0);
-}
-
-void cut_segments(Operator& op, std::vector<std::string>& reasons) {
-  SegmentCut cut(op, reasons);
+void cut_segments(Binding& binding) {
+  SegmentCut cut(binding);
   SegmentCutter(cut).cut();
 }
 

@@ -1,14 +1,12 @@
 // cut_segments: which stages run between two edges, and which edges stand at a product.
 #pragma once
 
-#include <string>
-#include <vector>
-
-#include "stretto/operator.h"
+#include "op/binding.h"
 
 namespace stretto {
 
-// Fills op.segments from its stages. What no schedule serves is added to `reasons`.
-void cut_segments(Operator& op, std::vector<std::string>& reasons);
+// Fills the graph's segments from its stages, of a text without faults. What no schedule serves is
+// refused where it stands.
+void cut_segments(Binding& binding);
 
 }  // namespace stretto

@@ -39,6 +39,36 @@ TEST(SegmentEdges, AnAllReduceDrainsItsProductAndNotTheNext) {
   EXPECT_EQ(op.segments[1].product->kind, kColGemm);
 }
 
+std::string refusal_of_file(const std::string& lines) {
+  try {
+    make_graph(parse_graph("graph g m h\n" + lines, "my.graph"), {{"m", 8}, {"h", 16}}, 2,
+               DType::bf16);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "served";
+}
+
+// As all faults of a graph: at a stage where its operands stand, at an output where it does, and at
+// a tensor where it is made.
+TEST(SegmentEdges, RefusalsSayWhereTheyStand) {
+  EXPECT_THAT(refusal_of_file("input x [m, h] rows\n"
+                              "input w [1, h] rows\n"
+                              "y = norm x w eps=1e-5\n"
+                              "output y rows\n"),
+              HasSubstr("my.graph:4:10: w is gathered for norm: only products and outputs can"));
+  EXPECT_THAT(refusal_of_file("input x [m, h] rows\n"
+                              "y = silu x\n"
+                              "output y whole\n"),
+              HasSubstr("my.graph:4:8: output y is gathered before all ranks"));
+  EXPECT_THAT(refusal_of_file("input a [2*m, h] cols\n"
+                              "input ids [m, 2] rows i32\n"
+                              "input w [4, h, h] cols\n"
+                              "d = grouped a w ids\n"
+                              "output d rows\n"),
+              HasSubstr("my.graph:5:1: d has a term of a sum for each choice"));
+}
+
 constexpr char kGatheredAtOnce[] =
     "input x [m, h] rows\n"
     "y = silu x\n"
