@@ -57,9 +57,9 @@ class ChosenRows {
 
   void note_writes(const Instr& of) {
     const auto writes = plan_.writes(of);
-    if (of.op == Opcode::dispatch || of.op == Opcode::combine) {
+    if (const TaskKind* const kind = of.kind(); kind != nullptr && kind->leaves != RowsLeft::all) {
       for (const Region& to : writes) {
-        rows_[to.buffer] = of.op == Opcode::combine ? Rows::terms : Rows::dispatched;
+        rows_[to.buffer] = kind->leaves == RowsLeft::terms ? Rows::terms : Rows::dispatched;
       }
     } else if (of.op == Opcode::collective) {
       const CollectiveForm& form = form_of(of.collective);
@@ -79,6 +79,11 @@ class ChosenRows {
     return kind != nullptr && kind->reads_tables != 0 && read + kind->num_others >= reads;
   }
 
+  // Whether it adds the terms of those who have one, as ids say.
+  static bool merges(const Instr& of) {
+    return of.kind() != nullptr && of.kind()->adds_terms && of.kind()->reads_ids != 0;
+  }
+
   void check_reads(InstrRef ref) {
     const Instr& of = instr(ref);
     if (of.op == Opcode::deliver) return;  // the caller knows which rows are there
@@ -86,8 +91,7 @@ class ChosenRows {
     for (size_t i = 0; i < reads.size(); ++i) {
       if (reads[i].empty()) continue;
       const Rows rows = rows_[reads[i].buffer];
-      const bool is_known =
-          rows == Rows::all || (rows == Rows::terms ? of.op == Opcode::merge : picks(of, i));
+      const bool is_known = rows == Rows::all || (rows == Rows::terms ? merges(of) : picks(of, i));
       if (!is_known) report(ref, reads[i], rows);
     }
   }

@@ -37,7 +37,7 @@ Roundings roundings_of(const Plan& plan) {
   };
   for (const Lane& lane : plan.lanes) {
     for (const Instr& instr : lane.instrs) {
-      if (instr.op == Opcode::reduce || instr.op == Opcode::merge) {
+      if (instr.kind() != nullptr && instr.kind()->adds_terms) {
         for (const Region& read : plan.reads(instr)) account(read, 1);
       } else if (instr.op == Opcode::collective && form_of(instr.collective).adds &&
                  form_of(instr.collective).goes_by_ids()) {

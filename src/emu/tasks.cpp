@@ -88,7 +88,8 @@ void Tasks::run(const Where& where, int64_t begin, int64_t end) {
   const int64_t cols = kind(where).cols(reads, writes);
   const int rank = plan_.lanes[where.lane].rank;
   int64_t bad_ids = 0;
-  if (kind(where).flops != nullptr) flops_ += kind(where).flops(reads, writes, end - begin);
+  const auto flops = kind(where).cost.flops;
+  if (flops != nullptr) flops_ += flops(reads, writes, end - begin);
   // One payload for each element type that the result is written in; mostly one.
   Payload payloads[kNumDTypes];
   for (const Region& write : writes) {

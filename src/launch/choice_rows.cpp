@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/tile_task.h"
 #include "stretto/call.h"
 
 namespace stretto::cuda {
@@ -28,7 +29,7 @@ std::optional<ChoiceTables> ChoiceRows::of(const Instr& product, const Region& s
     ChoiceTables found{tables.choices, &tables.rows};
     found.choices.row0 = stored.row0;
     found.choices.row1 = stored.row1;
-    const bool is_own = product.op != Opcode::gather_gemm ||
+    const bool is_own = !gathers_rows(product.op) ||
                         (reads[0].buffer == tables.choices.buffer && reads[0].row0 == stored.row0);
     const Buffer& of_choices = plan_.buffers[tables.choices.buffer];
     const auto entries = tables.entries(experts);

@@ -46,7 +46,7 @@ class ProductFinder {
       if (followed->has_bias()) return "rows of bias are added by tiles: take gemm=tiles";
       tile.product = &instrs[followed->product];
       stored = &instrs[followed->last];
-      if (stored->op == Opcode::swiglu) tile.other = &instrs[followed->other];
+      if (followed->has_two()) tile.other = &instrs[followed->other];
     }
     if (stored->num_writes != 1) return "each tile is stored once";
     tile.to = plan_.writes(*stored)[0];
@@ -100,7 +100,7 @@ class ProductFinder {
   }
 
   bool takes_own_choices(const Tile& tile, const PartitionTables& tables) const {
-    if (tile.product->op != Opcode::gather_gemm) return true;
+    if (!gathers_rows(tile.product->op)) return true;
     const Region& choices = plan_.reads(*tile.product)[0];
     const int32_t first = tile.first_entry * rows_of_entry(plan_, *tile.product);
     return choices.buffer == tables.choices.buffer && choices.row0 == tables.choices.row0 + first;
@@ -127,7 +127,7 @@ class ProductFinder {
   // The product that the tile is of, as if its columns were the first.
   ExpertProduct product_of(const Tile& tile, const PartitionTables& tables) const {
     const std::span<const Region> reads = plan_.reads(*tile.product);
-    const bool gathers = tile.product->op == Opcode::gather_gemm;
+    const bool gathers = gathers_rows(tile.product->op);
     ExpertProduct product;
     product.entry_rows = rows_of_entry(plan_, *tile.product);
     const int32_t down = tile.first_entry * product.entry_rows;
@@ -176,7 +176,7 @@ class ProductFinder {
     product.c.col0 = col0;
     product.c.col1 = col1;
     product.c.row1 = product.c.row0 + entries * product.entry_rows;
-    const bool gathers = found.tiles.front().product->op == Opcode::gather_gemm;
+    const bool gathers = gathers_rows(found.tiles.front().product->op);
     if (!gathers) product.a.row1 = product.a.row0 + entries * product.entry_rows;
     const int32_t rows = (product.experts - 1) * product.each + product.c.cols();
     product.gate.row0 += col0;

@@ -1,7 +1,6 @@
 #include "launch/gemm_needs.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "launch/choice_rows.h"
 #include "launch/tile_sums.h"
@@ -72,7 +71,7 @@ class NeedsFinder {
     const std::vector<Instr>& instrs = plan_.lanes[lane].instrs;
     const Instr& gemm = instrs[at];
     const Region* reads = plan_.operands.data() + gemm.first_operand;
-    const bool grouped = is_routed_product(gemm.op), gathers = gemm.op == Opcode::gather_gemm;
+    const bool grouped = is_routed_product(gemm.op), gathers = gathers_rows(gemm.op);
     const bool is_first = needs.rows == 0;
     needs.grouped_alike =
         needs.grouped_alike && (is_first || (needs.grouped == grouped && needs.gathers == gathers));
@@ -134,24 +133,13 @@ class NeedsFinder {
   std::vector<Found> found_;  // by stretch
 };
 
-struct FollowerRow {
-  Opcode op;
-  device::Follower follower;
-};
-
-constexpr FollowerRow kFollowerRows[] = {
-    {Opcode::swiglu, device::Follower::swiglu},
-    {Opcode::gelu, device::Follower::gelu},
-    {Opcode::silu, device::Follower::silu},
-};
-
 }  // namespace
 
 device::Follower follower_of(Opcode activation) {
-  const auto found = std::find_if(std::begin(kFollowerRows), std::end(kFollowerRows),
-                                  [&](const FollowerRow& row) { return row.op == activation; });
-  STRETTO_ASSERT(found != std::end(kFollowerRows), "no activation that follows in a GEMM kernel");
-  return found->follower;
+  const TaskKind* const kind = kind_of(activation);
+  STRETTO_ASSERT(kind != nullptr && kind->kernels.follower != device::Follower::none,
+                 "no activation that follows in a GEMM kernel");
+  return kind->kernels.follower;
 }
 
 std::vector<GemmNeeds> find_needs(const Plan& plan, const TileSums& sums) {

@@ -13,7 +13,7 @@ namespace {
 bool adds_in_registers(const Plan& plan, const TileSums& sums, uint32_t index) {
   const std::vector<Instr>& instrs = plan.lanes[index].instrs;
   for (uint32_t at = 0; at < instrs.size(); ++at) {
-    if (instrs[at].op == Opcode::reduce && !instrs[at].fused) return false;
+    if (is_sum(instrs[at].op) && !instrs[at].fused) return false;
     if (instrs[at].op == Opcode::gemm && sums.of(index, at).reads_memory()) return false;
   }
   return true;

@@ -34,10 +34,10 @@ std::string why_no_product(const Plan& plan, const Lane& lane, const Tile& tile)
   if (rows != rows_of_task(plan, gemm)) return "it stores every row once";
   for (uint32_t at = tile.begin; at <= tile.last; ++at) {
     const Instr& task = lane.instrs[at];
-    std::span<const Region> reads = plan.reads(task);
-    if (task.op == Opcode::bias) reads = reads.subspan(1);  // behind what is in registers
-    if (task.op != Opcode::gemm && task.op != Opcode::bias) continue;
-    for (const Region& from : reads) {
+    if (task.kind() == nullptr) continue;
+    // Of what follows, rows of its own: the others are in registers.
+    const std::span<const Region> reads = plan.reads(task);
+    for (const Region& from : is_product(task.op) ? reads : reads.last(task.kind()->num_others)) {
       if (from.rank != lane.rank) return "it reads its own rank";
       if (plan.buffers[from.buffer].dtype != plan.op.dtype) return "it reads the operator's type";
     }

@@ -1,58 +1,34 @@
 #include "launch/passes.h"
 
 #include <algorithm>
-#include <iterator>
 
+#include "plan/on_kernel.h"
 #include "plan/partition_kernels.h"
-#include "plan/tile_task.h"
 #include "stretto/device/pass_elements.h"
 
 namespace stretto::cuda {
 namespace {
 
-bool is_plain(Opcode op) {
-  return op == Opcode::copy || op == Opcode::reduce || op == Opcode::norm || follows_product(op);
+bool is_plain(KernelKind kernel) {
+  return kernel == KernelKind::elements || kernel == KernelKind::norm;
 }
 
-// What a row has of terms is looked up by the lanes of a warp.
-constexpr size_t kTerms = 32;
-
-using Reads = std::span<const Region>;
-
-bool few_columns(const Plan&, const Instr&, Reads reads) {
-  return reads[0].cols() <= static_cast<int64_t>(kTerms);
-}
-bool few_reads(const Plan&, const Instr&, Reads reads) { return reads.size() <= kTerms; }
-bool as_they_lie(const Plan& plan, const Instr& instr, Reads reads) {
-  return plan.buffers[reads[1].buffer].dtype == plan.buffers[plan.writes(instr)[0].buffer].dtype;
-}
-
-// What passes do of rows that tables name, and of it what. Beside tables plain sums are tasks of
-// routed rows too.
-struct RoutedPass {
-  Opcode op;
-  bool (*serves)(const Plan& plan, const Instr& instr, Reads reads);
-};
-constexpr RoutedPass kRoutedPasses[] = {{Opcode::weigh, few_columns},
-                                        {Opcode::combine, few_columns},
-                                        {Opcode::merge, few_reads},
-                                        {Opcode::reduce, few_reads},
-                                        {Opcode::permute, as_they_lie}};
-
+// Rows that tables name.
 bool names_rows(const Plan& plan, const Instr& instr) {
-  return std::any_of(std::begin(kRoutedPasses), std::end(kRoutedPasses),
-                     [&](const RoutedPass& pass) {
-                       return pass.op == instr.op && pass.serves(plan, instr, plan.reads(instr));
-                     });
+  const tasks::RoutedKernel* const routed = instr.kind()->kernels.routed;
+  return routed != nullptr && routed->passes != nullptr &&
+         routed->passes(OnKernel(plan, instr).operands());
 }
 
 bool passes(const Plan& plan, const Instr& instr) {
   if (instr.op == Opcode::wait) return !plan.has_tables();
-  if (instr.op == Opcode::notify) return false;
+  if (instr.kind() == nullptr) return false;
   const auto reads = plan.reads(instr), writes = plan.writes(instr);
   if (plan.has_tables()) return names_rows(plan, instr) && in_vectors(plan, writes);
-  if (!is_plain(instr.op) || !in_vectors(plan, reads) || !in_vectors(plan, writes)) return false;
-  return instr.op != Opcode::norm || reads[0].cols() <= static_cast<int64_t>(device::kPassColumns);
+  const KernelKind kernel = instr.kind()->kernels.by;
+  if (!is_plain(kernel) || !in_vectors(plan, reads) || !in_vectors(plan, writes)) return false;
+  return kernel != KernelKind::norm ||
+         reads[0].cols() <= static_cast<int64_t>(device::kPassColumns);
 }
 
 }  // namespace

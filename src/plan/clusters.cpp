@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "plan/faults.h"
+#include "plan/tile_task.h"
 
 namespace stretto {
 namespace {
@@ -22,7 +23,7 @@ class Walk {
   }
   bool fits() const {
     const Opcode op = instr().op;
-    return op == Opcode::wait || op == Opcode::reduce || op == Opcode::boundary ||
+    return op == Opcode::wait || is_sum(op) || op == Opcode::boundary ||
            (op == Opcode::gemm && instr().num_reads == 2);
   }
   std::string text() const {
@@ -48,7 +49,7 @@ bool alike(const Plan& plan, const Instr& a, const Instr& b) {
     return a.signal == b.signal && a.amount == b.amount && a.lag == b.lag;
   }
   if (a.op == Opcode::boundary) return a.id == b.id;
-  if (a.op == Opcode::reduce) return a.num_reads == b.num_reads;
+  if (is_sum(a.op)) return a.num_reads == b.num_reads;
   const auto x = plan.reads(a), y = plan.reads(b);
   return x[0].col0 == y[0].col0 && x[0].col1 == y[0].col1 && x[1] == y[1];
 }

@@ -21,7 +21,7 @@ struct Grown {
 // taken by itself. So a long row of them is not tried from every gemm on.
 uint32_t next_begin(const Plan& plan, const Lane& lane, const Tile& tile, uint32_t behind) {
   const auto writes = plan.writes(lane.instrs[tile.gemm]);
-  if (behind == lane.instrs.size() || lane.instrs[behind].op != Opcode::reduce || writes.empty()) {
+  if (behind == lane.instrs.size() || !is_sum(lane.instrs[behind].op) || writes.empty()) {
     return tile.gemm;
   }
   const auto reads = plan.reads(lane.instrs[behind]);
@@ -118,7 +118,7 @@ class Fuser {
     size_t boundaries = 0;
     bool keeps_tiles = keeps_tiles_at(plan_, 0);
     for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
-      any_norm_ |= lane.instrs[at].op == Opcode::norm;
+      any_norm_ |= is_norm(lane.instrs[at].op);
       if (lane.instrs[at].op == Opcode::boundary) {
         keeps_tiles = keeps_tiles_at(plan_, ++boundaries);
       }
@@ -182,7 +182,7 @@ class Fuser {
     for (Lane& lane : plan_.lanes) {
       for (uint32_t at = 1; at < lane.instrs.size(); ++at) {
         Instr& instr = lane.instrs[at];
-        instr.fused |= instr.op == Opcode::norm && why_not_with_sum(plan_, lane, at).empty();
+        instr.fused |= is_norm(instr.op) && why_not_with_sum(plan_, lane, at).empty();
       }
     }
   }

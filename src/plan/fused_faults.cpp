@@ -49,7 +49,7 @@ void walk(const Plan& plan, uint32_t l, LaneTiles& found) {
       continue;
     }
     std::string what;
-    if (instr.op == Opcode::norm) {
+    if (is_norm(instr.op)) {
       what = why_not_with_sum(plan, lane, at);
     } else {
       what = task ? std::string(task->take(at)) : kNothing;
@@ -224,8 +224,9 @@ class MemoryFaults {
     const bool follows = followed && at > followed.made && !is_product(instr.op);
     const bool sums = tile != nullptr && tile->sum.of_ranges == at && at != 0;
     const auto reads = plan_.reads(instr);
+    const size_t own = instr.kind() == nullptr ? 0 : instr.kind()->num_others;
     for (size_t i = 0; i < reads.size(); ++i) {
-      const bool is_taken = follows && (instr.op != Opcode::bias || i == 0);
+      const bool is_taken = follows && i + own < reads.size();
       look_at_access(reads[i], l, at, sums, is_taken);
     }
     const bool stays = at >= followed.made && at < followed.last;

@@ -4,14 +4,16 @@
 
 #include <algorithm>
 
+#include "plan/tile_task.h"
+
 namespace stretto {
 
 NormedRows rows_normed_at(const Lane& lane, uint32_t at) {
   const Instr& first = lane.instrs[at];
-  if (first.op == Opcode::norm) return {nullptr, &first, first.attribute()};
-  if (first.op != Opcode::reduce || at + 1 == lane.instrs.size()) return {};
+  if (is_norm(first.op)) return {nullptr, &first, first.attribute()};
+  if (!is_sum(first.op) || at + 1 == lane.instrs.size()) return {};
   const Instr& next = lane.instrs[at + 1];
-  if (next.op != Opcode::norm || !next.fused) return {};
+  if (!is_norm(next.op) || !next.fused) return {};
   return {&first, &next, next.attribute()};
 }
 
@@ -50,7 +52,7 @@ std::string why_not_with_sum(const Plan& plan, const Lane& lane, uint32_t at) {
       "expected a fused norm directly behind the reduce that makes its rows, which is not fused";
   if (at == 0) return kExpected;
   const Instr &sum = lane.instrs[at - 1], &norm = lane.instrs[at];
-  if (sum.op != Opcode::reduce || sum.fused) return kExpected;
+  if (!is_sum(sum.op) || sum.fused) return kExpected;
   const auto sums = plan.writes(sum);
   const Region& normed = plan.reads(norm)[0];
   if (normed.rank != lane.rank || std::find(sums.begin(), sums.end(), normed) == sums.end()) {

@@ -6,12 +6,20 @@
 
 namespace stretto {
 
+namespace {
+
+bool makes_whole_partition(const Instr& instr) {
+  return instr.kind() != nullptr && instr.kind()->makes_partition == PartitionStep::whole;
+}
+
+}  // namespace
+
 int partition_blocks(const Plan& plan, const Lane& lane, uint32_t begin, uint32_t end) {
   int most = 0;
   if (lane.kind != LaneKind::compute) return 0;
   for (uint32_t at = begin; at < end; ++at) {
     const Instr& instr = lane.instrs[at];
-    if (instr.op != Opcode::route) return 0;
+    if (!makes_whole_partition(instr)) return 0;
     const int64_t choices = plan.reads(instr)[0].elements();
     if (choices > INT32_MAX) return 0;
     const int blocks =
@@ -23,7 +31,7 @@ int partition_blocks(const Plan& plan, const Lane& lane, uint32_t begin, uint32_
 }
 
 bool comes_with_partition(const Plan& plan, const Instr& collective, const Instr& route) {
-  if (!plan.low_latency_collectives || route.op != Opcode::route) return false;
+  if (!plan.low_latency_collectives || !makes_whole_partition(route)) return false;
   if (collective.op != Opcode::collective) return false;
   const CollectiveForm& form = form_of(collective.collective);
   if (!form.goes_by_ids() || form.adds) return false;

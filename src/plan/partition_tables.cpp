@@ -46,6 +46,19 @@ struct Filled {
   }
 };
 
+// All that go by the same rows fill the same partition.
+void fill(const Plan& plan, const Instr& instr, std::vector<Filled>& found) {
+  const Region& rows = plan.reads(instr)[1];
+  auto same = std::find_if(found.begin(), found.end(),
+                           [&](const Filled& one) { return is_same(one.tables.rows, rows); });
+  if (same == found.end()) {
+    same = found.insert(found.end(), Filled{});
+    same->tables.rows = rows;
+    same->tables.all_experts = instr.count(0);
+  }
+  same->add(plan.writes(instr));
+}
+
 }  // namespace
 
 std::optional<PartitionTables::Entries> PartitionTables::entries(const Region& of) const {
@@ -59,27 +72,27 @@ std::vector<PartitionTables> partition_tables(const Plan& plan, int rank) {
   for (const Lane& lane : plan.lanes) {
     if (lane.rank != rank) continue;
     for (const Instr& instr : lane.instrs) {
+      if (instr.kind() == nullptr) continue;
       const std::span<const Region> writes = plan.writes(instr);
-      if (instr.op == Opcode::route) {
-        Filled one{{writes[0], writes[1], writes[2], writes[3], instr.count(0),
-                    plan.reads(instr)[0].cols()}};
-        one.choices = writes[0].rows();
-        one.entries = writes[1].rows();
-        one.has_counts = true;
-        found.push_back(one);
-      } else if (instr.op == Opcode::place_choices) {
-        placed.emplace_back(writes[0], plan.reads(instr)[0].cols());
-      } else if (instr.op == Opcode::fill_entries) {
-        // All that go by the same rows fill the same partition.
-        const Region& rows = plan.reads(instr)[1];
-        auto same = std::find_if(found.begin(), found.end(),
-                                 [&](const Filled& one) { return is_same(one.tables.rows, rows); });
-        if (same == found.end()) {
-          same = found.insert(found.end(), Filled{});
-          same->tables.rows = rows;
-          same->tables.all_experts = instr.count(0);
+      switch (instr.kind()->makes_partition) {
+        case PartitionStep::none:
+        case PartitionStep::counts:
+          break;
+        case PartitionStep::whole: {
+          Filled one{{writes[0], writes[1], writes[2], writes[3], instr.count(0),
+                      plan.reads(instr)[0].cols()}};
+          one.choices = writes[0].rows();
+          one.entries = writes[1].rows();
+          one.has_counts = true;
+          found.push_back(one);
+          break;
         }
-        same->add(writes);
+        case PartitionStep::places:
+          placed.emplace_back(writes[0], plan.reads(instr)[0].cols());
+          break;
+        case PartitionStep::entries:
+          fill(plan, instr, found);
+          break;
       }
     }
   }

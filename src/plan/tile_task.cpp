@@ -118,14 +118,26 @@ bool TileTask::may_go_on(const Plan& plan, const Instr& gemm, const Instr& next)
 }
 
 string_view TileTask::take(uint32_t at) {
-  const Opcode op = instr(at).op;
-  const string_view why =
-      is_product(op)         ? take_gemm(at)
-      : op == Opcode::reduce ? take_reduce(at)
-      : follows_product(op)  ? follow(at)
-                             : string_view("expected a task that goes on with a tile in registers");
+  const string_view why = take(role_of(instr(at).op), at);
   if (why.empty()) tile_.last = at;
   return why;
+}
+
+string_view TileTask::take(TileRole role, uint32_t at) {
+  switch (role) {
+    case TileRole::product:
+      return take_gemm(at);
+    case TileRole::sum:
+      return take_reduce(at);
+    case TileRole::row:
+    case TileRole::activation:
+    case TileRole::gate:
+      return follow(at);
+    case TileRole::none:
+    case TileRole::norm:
+      break;
+  }
+  return "expected a task that goes on with a tile in registers";
 }
 
 bool TileTask::is_whole() const {
@@ -300,7 +312,8 @@ string_view TileTask::follow_product(uint32_t at) {
   const Instr& task = instr(at);
   const auto reads = plan_.reads(task);
   if (tile_.followed.activation) return "expected one activation at most, behind bias";
-  if (task.op == Opcode::swiglu) {
+  const TileRole role = role_of(task.op);
+  if (role == TileRole::gate) {
     const bool may_swap = tile_.sum.of_ranges == 0;
     if (num_products_ == 2 && products_[0].at != reads[0] && may_swap) {
       std::swap(products_[0], products_[1]);
@@ -316,7 +329,7 @@ string_view TileTask::follow_product(uint32_t at) {
   const auto of = std::find_if(products_, products_ + num_products_,
                                [&](const Product& one) { return one.at == reads[0]; });
   if (of == products_ + num_products_) return "expected all of the product before it";
-  if (task.op != Opcode::bias) {
+  if (role == TileRole::activation) {
     if (num_products_ != 1) return "expected a swiglu behind two products";
     tile_.followed.activation = task.op;
     return "";
@@ -330,7 +343,7 @@ string_view TileTask::follow_product(uint32_t at) {
 
 bool adds_ranges(const Plan& plan, int rank, const Instr& gemm, const Instr& reduce) {
   const Region* const tile = TileTask::kept_by(plan, rank, gemm);
-  if (tile == nullptr || reduce.op != Opcode::reduce || reduce.num_reads < 2) return false;
+  if (tile == nullptr || !is_sum(reduce.op) || reduce.num_reads < 2) return false;
   const auto reads = plan.reads(reduce);
   return std::find(reads.begin(), reads.end(), *tile) != reads.end() &&
          std::all_of(reads.begin(), reads.end(),

@@ -68,33 +68,44 @@ struct FollowedTile {
 
   explicit operator bool() const { return last != 0; }
   bool has_bias() const { return bias[0] != 0 || bias[1] != 0; }
-  bool has_two() const { return activation == Opcode::swiglu; }
+  bool has_two() const;  // the activation is of two products
   uint32_t last_gemm() const { return has_two() && other > product ? other : product; }
 };
 
-// Whether the GEMM kernel multiplies it: a tile begins with one.
-inline bool is_product(Opcode op) {
-  return op == Opcode::gemm || op == Opcode::gather_gemm || op == Opcode::grouped_gemm;
+// What follows is asked of the row of the kind. Of other instructions it is nothing.
+inline TileRole role_of(Opcode op) {
+  const TaskKind* const kind = kind_of(op);
+  return kind == nullptr ? TileRole::none : kind->in_tile.value;
 }
+// Whether the GEMM kernel multiplies it: a tile begins with one.
+inline bool is_product(Opcode op) { return role_of(op) == TileRole::product; }
+inline bool is_sum(Opcode op) { return role_of(op) == TileRole::sum; }
+inline bool is_norm(Opcode op) { return role_of(op) == TileRole::norm; }
 // Whether a product's tile may go through it before it is stored: a bias or an activation. Sums and
 // norms follow in registers too, each in a way of its own.
 inline bool follows_product(Opcode op) {
-  return op == Opcode::bias || op == Opcode::gelu || op == Opcode::silu || op == Opcode::swiglu;
+  const TileRole role = role_of(op);
+  return role == TileRole::row || role == TileRole::activation || role == TileRole::gate;
 }
 // Whether its rows are of a partition's entries, and choose their matrices.
 inline bool is_routed_product(Opcode op) {
-  return op == Opcode::gather_gemm || op == Opcode::grouped_gemm;
+  const TaskKind* const kind = kind_of(op);
+  return kind != nullptr && kind->kernels.of_entries;
 }
-
-// Whether it makes tables of a partition, all of them or in one of three steps.
-inline bool makes_partition(Opcode op) {
-  return op == Opcode::route || op == Opcode::count_choices || op == Opcode::place_choices ||
-         op == Opcode::fill_entries;
+// Of these, whether rows of A are found by index.
+inline bool gathers_rows(Opcode op) {
+  const TaskKind* const kind = kind_of(op);
+  return kind != nullptr && kind->kernels.gathers;
 }
 // What prepares tokens for tiles, or says what there is of them: GPUs do it ahead of these, in a
 // kernel of its own.
 inline bool is_ahead_of_tiles(Opcode op) {
-  return makes_partition(op) || op == Opcode::permute || op == Opcode::sum_counts;
+  const TaskKind* const kind = kind_of(op);
+  return kind != nullptr && kind->kernels.ahead_of_tiles;
+}
+
+inline bool FollowedTile::has_two() const {
+  return activation && role_of(*activation) == TileRole::gate;
 }
 // Of a compute lane's instructions [begin, end) between two boundaries: one past what prepares
 // tokens ahead of tiles, and the notifies behind it; `begin` where nothing does.
@@ -139,6 +150,7 @@ class TileTask {
     uint32_t gemm = 0, bias = 0;
   };
 
+  std::string_view take(TileRole role, uint32_t at);
   std::string_view take_gemm(uint32_t at);
   std::string_view take_second(uint32_t at);
   bool is_beside_ranges(uint32_t at) const;

@@ -4,8 +4,6 @@
 
 #include <cstdint>
 
-#include "stretto/plan.h"
-
 namespace stretto::sim {
 
 // What cuBLAS takes for a product (library_product.h): its start, with the first loads and the last
@@ -86,19 +84,6 @@ constexpr double kBothLimits = 0.15;
 // A task of an entry without rows reads that it is empty, in the L2 cache, and is done. Not
 // measured.
 constexpr double kEmptyEntryUs = 0.3;
-// A block that makes a partition takes this long for each of its experts, and for each choice
-// beyond those that its warps have at once, whatever it moves (one H100, docs/notes/moe.md: 17 us
-// of 1024 choices of 128 experts, 36 of 256; of 8192 and of 65536 choices of 128 experts 20 and
-// 144).
-constexpr double kExpertOfPartitionUs = 0.12, kChoiceOfPartitionUs = 0.002;
-constexpr double kChoicesAtOnce = 4096;
-// A kernel of partitions takes so long for its looks at tables and ids, and for each choice of one
-// of its blocks (one H200, clocks in the kernel: 5.8 us of 1000 choices by one block, 4.3 to 5.9 of
-// 8192 and 17.7 of 65536 by eight).
-constexpr double kPartitionKernelUs = 4.2, kChoiceOfBlockUs = 0.0016;
-// Tiles that pick their rows while they load them multiply so many times longer. One H100, layers
-// of four models with 256 and more rows an expert: 1.2 (2048 columns of rows) to 1.45 (7168).
-constexpr double kPicked = 1.35;
 // The kernel of experts multiplies rows in units of so many.
 constexpr double kUnitOfExperts = 16;
 // It reads weights at this share of hbm_gb_per_s, which is of reads and writes (few rows, one H200:
@@ -201,16 +186,6 @@ constexpr double kPushBesideGemm = 0.3;
 // Sums of a range of K come through the fences of two groups of warps beside loads on all SMs, so
 // many times as long as a mover's release (time stamps, docs/notes/split-k.md: 5 to 9 us).
 constexpr double kLeavingReleases = 2;
-
-// What follows a product in registers: how many picoseconds longer its block takes for each element
-// of the result (bench/results/followers_h200_x1.json, clusters: 4096 x 8192 x 4096 in tiles of 128
-// x 256 takes 8, 25 and 24 us longer, half of it and a swiglu 9).
-struct RegisterCost {
-  Opcode op;
-  double ps;
-};
-constexpr RegisterCost kInRegisters[] = {
-    {Opcode::bias, 32}, {Opcode::gelu, 94}, {Opcode::silu, 92}, {Opcode::swiglu, 72}};
 
 // A communication block's release comes when most of what it has taken up since has left too, about
 // its ring of stages; of short copies, which it completes before it sends more, the stages that its

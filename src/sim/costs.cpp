@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 
 #include "core/ceil_div.h"
 #include "plan/placed.h"
+#include "plan/tile_task.h"
 #include "sim/calibration.h"
 #include "sim/tile_cycles.h"
 
@@ -126,7 +126,7 @@ double Costs::mma_us(const Instr& instr) const {
   const int64_t cols = instr.kind()->cols(reads, plan_.writes(instr));
   const DType dtype = plan_.buffers[b.buffer].dtype;
   // Two products side by side are as wide a tile.
-  const bool is_whole = instr.op != Opcode::gemm;
+  const bool is_whole = is_routed_product(instr.op);
   const int64_t wide =
       round_up(is_whole ? cols : std::max<int64_t>(cols, part_of(instr).columns), mma_cols_);
   const double macs = static_cast<double>(round_up(rows, kMmaRows)) *
@@ -138,15 +138,11 @@ double Costs::mma_us(const Instr& instr) const {
   return mma_us * tile_slowdown(round_up(rows, kMmaRows), wide, busy_[b.rank]);
 }
 
-double Costs::partition_us(const Instr& instr) const {
-  if (instr.op != Opcode::route) return 0;
-  const double experts = plan_.writes(instr)[3].rows() - 1.0;
-  const auto choices = static_cast<double>(plan_.reads(instr)[0].elements());
-  if (const int* const blocks = kernels_.partition_blocks(instr)) {
-    return kPartitionKernelUs + kChoiceOfBlockUs * choices / *blocks;
-  }
-  return kExpertOfPartitionUs * experts +
-         kChoiceOfPartitionUs * std::max(0.0, choices - kChoicesAtOnce);
+double Costs::start_us(const Instr& instr) const {
+  const TaskKind* const kind = instr.kind();
+  if (kind == nullptr || kind->cost.start_us == nullptr) return 0;
+  const int* const blocks = kernels_.partition_blocks(instr);
+  return kind->cost.start_us(plan_.operands_of(instr), blocks != nullptr ? *blocks : 0);
 }
 
 // Which entries of a partition have rows is a run's: in the simulation, those that experts fill
@@ -161,14 +157,14 @@ bool Costs::is_empty(const Instr& instr) const {
 // What follows a product of routed rows takes its tile from the registers, and leaves it there to
 // be stored.
 bool Costs::follows_entry(const Instr& instr) const {
-  return instr.num_writes > 0 && instr.kind() != nullptr && instr.kind()->follows_in_registers &&
+  return instr.num_writes > 0 && instr.kind() != nullptr && instr.kind()->follows_in_registers() &&
          plan_.partition_of(plan_.writes(instr)[0]) != nullptr;
 }
 
 TaskShares Costs::shares_of(const Instr& instr) const {
   const TaskKind* const kind = instr.kind();
-  if (kind == nullptr || kind->shares == nullptr) return {};
-  return kind->shares(plan_.operands_of(instr));
+  if (kind == nullptr || kind->cost.shares == nullptr) return {};
+  return kind->cost.shares(plan_.operands_of(instr));
 }
 
 double Costs::gemm_us(const Instr& instr) const {
@@ -186,7 +182,7 @@ double Costs::gemm_us(const Instr& instr) const {
   if (leaves_sums(instr)) {
     other_us += move_us(region_bytes(to), memory_rate(blocks_at_once_[r]));
   }
-  const double picked = instr.op == Opcode::gather_gemm ? kPicked : 1;
+  const double picked = instr.kind()->cost.times;
   const double* const reads = slowed_by_reads_.find(instr);
   const double slowed = picked * (reads != nullptr ? *reads : 1);
   const double bound_us = by_both(slowed * mma_us(instr) / power_[r], share * inputs_us_[r]);
@@ -194,10 +190,8 @@ double Costs::gemm_us(const Instr& instr) const {
 }
 
 double Costs::follow_us(const Instr& instr) const {
-  const auto cost = std::find_if(std::begin(kInRegisters), std::end(kInRegisters),
-                                 [&](const RegisterCost& one) { return one.op == instr.op; });
-  if (cost == std::end(kInRegisters)) return 0;
-  return static_cast<double>(plan_.reads(instr)[0].elements()) * cost->ps * 1e-6;
+  const double ps = instr.kind()->cost.in_registers_ps;
+  return static_cast<double>(plan_.reads(instr)[0].elements()) * ps * 1e-6;
 }
 
 double Costs::slowdown_when_late(const Instr& instr, double late_us) const {
@@ -242,11 +236,12 @@ void Costs::traffic_of(const Instr& instr, int rank, Traffic& traffic) const {
     }
   }
   const bool ends = ends_tile(instr);
-  if (ends || instr.kind()->worker == Worker::gemm_kernel) traffic.local_bytes = 0;
-  if (instr.kind()->worker == Worker::gemm_kernel || (ends && instr.op != Opcode::reduce)) return;
+  const bool multiplies = instr.kind()->cost.rate == Rate::mmas;
+  if (ends || multiplies) traffic.local_bytes = 0;
+  if (multiplies || (ends && !is_sum(instr.op))) return;
   std::span<const Region> reads = plan_.reads(instr);
   if (ends) reads = reads.subspan(parts_.find(instr)->in_registers);
-  if (instr.fused && instr.op == Opcode::norm) reads = reads.subspan(1);
+  if (instr.fused && is_norm(instr.op)) reads = reads.subspan(1);
   for (const Region& read : reads) {
     if (read.rank == self) {
       traffic.local_bytes += region_bytes(read) * (&read == &reads.back() ? shares.read : 1);
@@ -263,7 +258,7 @@ double Costs::bytes_read(const Instr& instr) const {
 }
 
 bool Costs::is_short_copy(const Instr& instr) const {
-  return instr.op == Opcode::copy && bytes_read(instr) <= kShortCopyBytes;
+  return only_moves(instr) && bytes_read(instr) <= kShortCopyBytes;
 }
 
 double Costs::bytes_sent(const Instr& instr, int rank) const {

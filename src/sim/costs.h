@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "plan/tile_task.h"
 #include "sim/calibration.h"
 #include "sim/chosen_experts.h"
 #include "sim/of_tasks.h"
@@ -17,6 +18,10 @@ namespace stretto::sim {
 
 // One microsecond at 1 GB/s moves a thousand bytes.
 inline double move_us(double bytes, double gb_per_s) { return bytes / (gb_per_s * 1e3); }
+
+inline bool only_moves(const Instr& instr) {
+  return instr.kind() != nullptr && instr.kind()->cost.rate == Rate::moves;
+}
 
 // What one rank's task sends to another rank's memory, or pulls from it.
 struct Flow {
@@ -64,8 +69,8 @@ class Costs {
   void traffic_of(const Instr& instr, int rank, Traffic& traffic) const;
   // Whether it has nothing to do in a run whose experts are all as likely.
   bool is_empty(const Instr& instr) const;
-  // What a block takes for a partition's tables before it moves anything.
-  double partition_us(const Instr& instr) const;
+  // What a block takes, for a partition's tables, before it moves anything.
+  double start_us(const Instr& instr) const;
   double bytes_read(const Instr& instr) const;
   // Whether a communication block completes the copy before it sends more.
   bool is_short_copy(const Instr& instr) const;
@@ -122,7 +127,7 @@ class Costs {
   };
   Part part_of(const Instr& gemm) const;
   bool adds_ranges(const Instr& reduce) const {
-    return reduce.op == Opcode::reduce && holds_ranges_[plan_.reads(reduce)[0].buffer];
+    return is_sum(reduce.op) && holds_ranges_[plan_.reads(reduce)[0].buffer];
   }
   double region_bytes(const Region& region) const;
   TaskShares shares_of(const Instr& instr) const;

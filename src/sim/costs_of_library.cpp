@@ -82,7 +82,7 @@ std::vector<LibraryProduct> products_of(const Kernel& kernel) {
 }
 
 double macs_of(const Plan& plan, const Instr& gemm) {
-  return gemm.kind()->flops(plan.reads(gemm), plan.writes(gemm), rows_of_task(plan, gemm)) / 2;
+  return gemm.kind()->cost.flops(plan.reads(gemm), plan.writes(gemm), rows_of_task(plan, gemm)) / 2;
 }
 
 // Of the rows of entries that are filled where experts are all as likely, the share that the kernel
@@ -254,7 +254,7 @@ void Costs::find_products() {
   std::vector<int> movers(ranks, 0);
   std::vector<size_t> last(ranks, 0);  // by rank: boundaries before its last gemms
   const auto macs_here = [&](uint16_t rank, const Instr& gemm) {
-    const double picked = gemm.op == Opcode::gather_gemm ? picked_times(rank, gemm) : 1;
+    const double picked = gathers_rows(gemm.op) ? picked_times(rank, gemm) : 1;
     return picked * macs_of(plan_, gemm) *
            share_of_entries(plan_, chosen_, rank, plan_.writes(gemm)[0]);
   };

@@ -46,9 +46,9 @@ void Costs::feed_power() {
   std::vector<double> least_us(ranks, 0);  // as a library's kernels would take
   for_each_gemm([&](uint16_t rank, const Instr& instr) {
     busy_us[rank] += mma_us(instr);
-    least_us[rank] +=
-        instr.kind()->flops(plan_.reads(instr), plan_.writes(instr), rows_of_task(plan_, instr)) /
-        (machine_.gemm_tflops * 1e6);
+    least_us[rank] += instr.kind()->cost.flops(plan_.reads(instr), plan_.writes(instr),
+                                               rows_of_task(plan_, instr)) /
+                      (machine_.gemm_tflops * 1e6);
   });
   for (size_t rank = 0; rank < ranks; ++rank) {
     const double us = busy_us[rank] / machine_.sms,

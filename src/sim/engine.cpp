@@ -145,7 +145,7 @@ bool Engine::step(uint32_t lane) {
       join_boundary(lane);
       return false;
     case OpForm::task_kind:
-      if (instr(lane).kind()->worker == Worker::gemm_kernel) {
+      if (instr(lane).kind()->cost.rate == Rate::mmas) {
         start_gemm(lane);
       } else {
         start_mover(lane);

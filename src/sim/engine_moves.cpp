@@ -25,7 +25,7 @@ void Engine::start_mover(uint32_t lane) {
   Transfer& transfer = transfers_[id];
   lanes_[lane].stage = Stage::task;
   costs_.traffic_of(instr(lane), rank, transfer.traffic);
-  double start = now_ + costs_.partition_us(instr(lane));
+  double start = now_ + costs_.start_us(instr(lane));
   if (ends_tile(lane)) {
     transfer.traffic.flows.clear();
     if (options_.gemm_takes_time) {
@@ -34,11 +34,11 @@ void Engine::start_mover(uint32_t lane) {
       transfer.traffic.local_bytes = 0;
     }
   }
-  if (!options_.gemm_takes_time && instr(lane).kind()->counts_as_product) {
+  if (!options_.gemm_takes_time && instr(lane).kind()->cost.counts_as_product) {
     transfer.traffic.local_bytes = 0;
   }
   cut_into_pieces(transfer);
-  if (instr(lane).kind()->worker == Worker::mover_kernel) {
+  if (instr(lane).kind()->cost.rate == Rate::sums) {
     // Ranges of K are kept in the order in which lanes add them.
     transfer.row_fill = ends_tile(lane) ? 1 : costs_.row_fill(instr(lane));
   }
@@ -90,7 +90,7 @@ double Engine::own_pace_us(uint32_t id) {
   }
   double pace = 0;
   if (local > 0) {
-    const bool computes = instr(id / 2).kind()->worker == Worker::mover_kernel;
+    const bool computes = instr(id / 2).kind()->cost.rate == Rate::sums;
     const double share =
         computes && lane.kind == LaneKind::comm ? kReduceShare * transfer.row_fill : 1;
     pace = move_us(local, costs_.memory_rate(state.using_memory, share));
@@ -180,7 +180,7 @@ void Engine::moved_event(uint32_t id) {
   }
   if (ends_tile(lane)) return store_tile(lane);
   const double took_us = now_ - lanes_[lane].since;
-  const bool copies = instr(lane).kind()->worker == Worker::copy_engine && took_us > 0;
+  const bool copies = only_moves(instr(lane)) && took_us > 0;
   lanes_[lane].sent_per_us = 0;
   if (copies) note_sent(lane, costs_.bytes_sent(instr(lane), rank_of(lane)), took_us);
   finish_task(lane, transfer.port_rank);

@@ -134,7 +134,7 @@ double moves_alone_us(const Plan& plan, const sim::Costs& costs) {
   sim::Traffic traffic;
   for (const Lane& lane : plan.lanes) {
     for (const Instr& instr : lane.instrs) {
-      if (instr.kind() == nullptr || !instr.kind()->counts_as_product) continue;
+      if (instr.kind() == nullptr || !instr.kind()->cost.counts_as_product) continue;
       costs.traffic_of(instr, lane.rank, traffic);
       bytes[lane.rank] += traffic.local_bytes + traffic.flow_bytes();
     }

@@ -13,7 +13,7 @@ TrailingCopies::TrailingCopies(const Plan& plan, const Costs& costs) : lanes_(pl
     for (uint32_t pos = 0; pos < lane.instrs.size(); ++pos) {
       const Instr& instr = lane.instrs[pos];
       if (instr.op == Opcode::notify) continue;
-      if (instr.op != Opcode::copy) {
+      if (!only_moves(instr)) {
         first = pos + 1;
         continue;
       }

@@ -13,7 +13,7 @@ namespace {
 bool takes_gaps(const Lane& lane, const Instr& instr) {
   if (lane.kind == LaneKind::copy) return true;
   if (lane.kind != LaneKind::compute) return false;
-  const bool picks_rows = instr.op == Opcode::gather_gemm;
+  const bool picks_rows = gathers_rows(instr.op);
   return (is_product(instr.op) && !picks_rows) || follows_product(instr.op);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "plan/tile_task.h"
+#include "tables/routed_kinds.h"
 
 namespace stretto::cuda {
 
@@ -30,7 +31,7 @@ void ChoiceLimits::look_at(const InstrRef& at, LimitList& limits) const {
   const bool is_tile = is_routed_product(product.op) && (tile == nullptr || at.pos == tile->last);
   const bool is_own = writes.size() == 1 && written->rank == plan_.lanes[at.lane].rank;
   const std::string& name = plan_.buffers[written->buffer].name;
-  const bool is_permute = instr.op == Opcode::permute && tile == nullptr;
+  const bool is_permute = stores_by_choice(instr.op) && tile == nullptr;
   const bool has_tables = is_permute ? rows_.of_permuted(instr).has_value()
                                      : is_tile && rows_.of(product, *written).has_value();
   if (!is_own || !has_tables) {

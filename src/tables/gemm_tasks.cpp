@@ -85,7 +85,7 @@ void GemmTasks::add_entries(uint32_t lane, uint32_t at, std::vector<GemmTask>& t
     task.tile = static_cast<uint32_t>(product.tile);
     task.b_map = maps_.number_of(MapSpec::Use::b, b, end_of_map(plan, b));
     task.b_row = b.row0;
-    if (product.op == Opcode::grouped_gemm) {
+    if (!gathers_rows(product.op)) {
       task.a_map = maps_.number_of(MapSpec::Use::a, a, end_of_map(plan, a));
       task.a_row = a.row0 + part.first;
     }
@@ -134,7 +134,7 @@ device::GemmEntry GemmTasks::entry_of(const Instr& product, const Region& stored
     of.to.rows = static_cast<uint32_t>(tables->rows->rows());
     of.to.column_bytes = static_cast<uint32_t>(stored.cols() * num_bytes(output.dtype));
   }
-  if (product.op == Opcode::grouped_gemm) return of;
+  if (!gathers_rows(product.op)) return of;
   const Region& x = reads[2];
   of.choices = address_of_row(reads[0], first);
   of.x = address_of_row(x, 0);

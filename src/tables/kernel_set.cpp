@@ -18,7 +18,7 @@
 #include "launch/library_products.h"
 #include "launch/passes.h"
 #include "launch/rank_program.h"
-#include "plan/tile_task.h"
+#include "stretto/device/mover_task.h"
 #include "tables/low_latency_shape.h"
 
 namespace stretto::cuda {
@@ -92,8 +92,10 @@ class KernelList {
 // Norms, and activations that no tile has in registers.
 bool any_norms(const Plan& plan) {
   const auto is_one = [](const Instr& instr) {
-    const bool maps = follows_product(instr.op) && instr.op != Opcode::bias;
-    return instr.op == Opcode::norm || (maps && !instr.fused);
+    if (instr.kind() == nullptr) return false;
+    const TaskKernels& kernels = instr.kind()->kernels;
+    const bool maps = kernels.map != device::MoverMap::none;
+    return kernels.by == KernelKind::norm || (maps && !instr.fused);
   };
   return std::any_of(plan.lanes.begin(), plan.lanes.end(), [&](const Lane& lane) {
     return std::any_of(lane.instrs.begin(), lane.instrs.end(), is_one);

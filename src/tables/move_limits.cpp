@@ -37,11 +37,15 @@ void MoveLimits::look_at(const InstrRef& at, bool by_mover, LimitList& limits) c
   const auto add = [&](std::string why) {
     if (!why.empty()) limits.add(std::move(why), at);
   };
-  const bool moves = instr.op == Opcode::reduce || instr.op == Opcode::copy;
-  const bool is_elementwise = by_mover && (moves || follows_product(instr.op));
-  if (moves || is_elementwise) add(why_too_many_elements(plan_, instr));
-  if (is_elementwise) add(why_of_several_types(plan_, instr));
-  if (instr.op == Opcode::norm) add(why_no_norm(plan_, {nullptr, &instr, instr.attribute()}));
+  if (instr.kind() == nullptr) return;
+  const KernelKind kernel = instr.kind()->kernels.by;
+  const bool is_elementwise = kernel == KernelKind::elements;
+  // What follows a product is of a tile, unless a mover does it.
+  if (is_elementwise && (by_mover || !follows_product(instr.op))) {
+    add(why_too_many_elements(plan_, instr));
+  }
+  if (is_elementwise && by_mover) add(why_of_several_types(plan_, instr));
+  if (kernel == KernelKind::norm) add(why_no_norm(plan_, {nullptr, &instr, instr.attribute()}));
   if (has_tables_ && is_routed_move(instr.op)) add(why_no_routed_task(plan_, instr));
 }
 

@@ -1,7 +1,6 @@
 #include "tables/mover_tasks.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "gpu/device_types.h"
 #include "stretto/error.h"
@@ -50,26 +49,13 @@ void add_regions(const TableBasis& basis, std::span<const Region> regions, Mover
   }
 }
 
-// What a task makes of its sources. Other kinds have tasks made elsewhere: a product's, a norm's,
-// those of routed rows.
-struct MapRow {
-  Opcode op;
-  device::MoverMap map;
-};
-
-constexpr MapRow kMapRows[] = {
-    {Opcode::copy, device::MoverMap::none}, {Opcode::reduce, device::MoverMap::none},
-    {Opcode::bias, device::MoverMap::none}, {Opcode::gelu, device::MoverMap::gelu},
-    {Opcode::silu, device::MoverMap::silu}, {Opcode::swiglu, device::MoverMap::swiglu},
-};
-
 }  // namespace
 
 device::MoverMap mover_map_of(Opcode op) {
-  const auto found = std::find_if(std::begin(kMapRows), std::end(kMapRows),
-                                  [&](const MapRow& row) { return row.op == op; });
-  STRETTO_ASSERT(found != std::end(kMapRows), "no kind of task that the mover kernel has");
-  return found->map;
+  const TaskKind* const kind = kind_of(op);
+  STRETTO_ASSERT(kind != nullptr && kind->kernels.by == KernelKind::elements,
+                 "no kind of task that the mover kernel has");
+  return kind->kernels.map;
 }
 
 MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& table,
@@ -92,7 +78,7 @@ MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& ta
   task.drains = hazards.must_end_before(reads, writes) ? 1 : 0;
   Alignment alignment;
   add_regions(basis, reads, table, alignment);
-  if (instr.op == Opcode::bias) {  // a sum with the same row again and again
+  if (instr.kind()->num_others != 0) {  // a sum with the same row again and again
     for (auto& regions : table.regions) regions.back().row_bytes = 0;
     alignment.contiguous = false;
   }

@@ -55,16 +55,16 @@ void OperandLimits::look_at(const InstrRef& at, const FollowedTile* tile, LimitL
 void OperandLimits::look_at_stack(const InstrRef& at, LimitList& limits) const {
   const Instr& product = plan_.lanes[at.lane].instrs[at.pos];
   const std::span<const Region> reads = plan_.reads(product);
-  const Region& a = product.op == Opcode::gather_gemm ? reads[2] : reads[0];
+  const Region& a = gathers_rows(product.op) ? reads[2] : reads[0];
   if (a.col0 != 0 || reads.back().col0 != 0) {
     limits.add("rows that choose their matrices are multiplied from their first column on", at);
   }
   const Buffer& rows_of = plan_.buffers[a.buffer];
-  if (product.op == Opcode::gather_gemm && a.cols() % 8 != 0) {
+  if (gathers_rows(product.op) && a.cols() % 8 != 0) {
     limits.add("rows are gathered 8 columns at a time", at);
   }
   constexpr int64_t kMostGathered = int64_t{1} << 36;
-  if (product.op == Opcode::gather_gemm &&
+  if (gathers_rows(product.op) &&
       int64_t{a.rows()} * static_cast<int64_t>(row_bytes_of(rows_of)) > kMostGathered) {
     limits.add("rows are gathered of at most 64 GiB", at);
   }

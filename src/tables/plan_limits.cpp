@@ -43,7 +43,7 @@ std::optional<PlanLimit> why_not_done(const Plan& plan) {
     const std::vector<Instr>& instrs = plan.lanes[l].instrs;
     for (uint32_t at = 0; at < instrs.size(); ++at) {
       const TaskKind* const kind = instrs[at].kind();
-      if (kind == nullptr || kind->has_kernel) continue;
+      if (kind == nullptr || kind->kernels.by != KernelKind::none) continue;
       return PlanLimit{fmt::format("GPUs have no kernel for {} yet", to_string(instrs[at].op)),
                        InstrRef{l, at}};
     }

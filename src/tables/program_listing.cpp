@@ -113,7 +113,7 @@ class Lister {
         // Until its sum is made a tile awaits what it adds from memory once it is computed.
         const bool is_late = at >= computed && at < sum.position && sum.reads_memory();
         add(is_late ? BlockWord::late_wait : BlockWord::wait, part.lane, at, block);
-      } else if (op == Opcode::reduce) {
+      } else if (is_sum(op)) {
         const bool is_part = sum.stores_before() && at == sum.of_ranks;
         add(is_part ? BlockWord::part : BlockWord::sum, part.lane, at, block);
       } else if (op == Opcode::notify) {

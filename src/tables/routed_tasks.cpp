@@ -29,8 +29,8 @@ class RoutedTaskBuilder {
         table_(table) {}
 
   MoverTask build() {
-    const RoutedRow& row = routed_row_of(instr_.op);
-    const Region& from = reads_[row.source];
+    const tasks::RoutedKernel& kernel = routed_kernel_of(instr_.op);
+    const Region& from = reads_[kernel.source];
     task_.tile = static_cast<uint32_t>(instr_.tile);
     task_.num_sources = instr_.num_reads;
     task_.num_destinations = instr_.num_writes;
@@ -41,11 +41,11 @@ class RoutedTaskBuilder {
     task_.first_region = static_cast<uint32_t>(table_.regions[0].size());
     add_regions(reads_);
     add_results();
-    routed_.kind = row.kind;
+    routed_.kind = kernel.kind;
     routed_.wide_ids = std::any_of(reads_.begin(), reads_.end(), [&](const Region& read) {
       return plan_.buffers[read.buffer].dtype == DType::i64;
     });
-    describe(row);
+    describe(kernel);
     table_.routed.push_back(routed_);
     task_.routed = static_cast<uint32_t>(table_.routed.size());
     return task_;
@@ -57,18 +57,20 @@ class RoutedTaskBuilder {
   }
 
   // What the row of the kind says, besides what all have.
-  void describe(const RoutedRow& row) {
+  void describe(const tasks::RoutedKernel& kernel) {
     const TaskKind& kind = *instr_.kind();
     const int64_t experts = kind.counts[0].empty() ? 0 : instr_.count(0);
     routed_.experts = static_cast<uint32_t>(experts);
     const device::ExpertShares shares{static_cast<int32_t>(experts), plan_.ranks()};
-    if (row.describe != nullptr) {
-      row.describe(
-          {plan_, instr_, reads_, writes_, shares, basis_.rank, rows_by_choice_, task_, routed_});
+    if (kernel.describe != nullptr) {
+      std::vector<MoverType> types;
+      for (const Region& read : reads_) types.push_back(type_of(read));
+      kernel.describe({plan_.operands_of(instr_), types, shares, basis_.rank, instr_.attribute(),
+                       rows_by_choice_, task_, routed_});
     }
-    if (row.moves == RoutedMoves::nothing) return;
-    const auto from = reads_.subspan(row.source);
-    const bool from_one = row.moves == RoutedMoves::one_source;
+    if (kernel.moves == tasks::RoutedMoves::nothing) return;
+    const auto from = reads_.subspan(kernel.source);
+    const bool from_one = kernel.moves == tasks::RoutedMoves::one_source;
     routed_.vectors = moves_vectors(from_one ? from.first(1) : from) && moves_vectors(writes_);
   }
 
@@ -89,7 +91,7 @@ class RoutedTaskBuilder {
 
   // Rows by choice begin with that of the first choice of the partition's tokens.
   void add_results() {
-    if (instr_.op != Opcode::permute || !is_by_choice(plan_.buffers[writes_[0].buffer])) {
+    if (!stores_by_choice(instr_.op) || !is_by_choice(plan_.buffers[writes_[0].buffer])) {
       return add_regions(writes_);
     }
     const std::optional<ChoiceTables> tables = choices_.of_permuted(instr_);

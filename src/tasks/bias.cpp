@@ -23,8 +23,10 @@ void compute_bias(const Work& work) {
 }  // namespace
 
 const TaskKind bias = {.worker = Worker::mover_kernel,
+                       .cost = {.rate = Rate::sums, .in_registers_ps = 32},
+                       .kernels = {.by = KernelKind::elements},
+                       .in_tile = TileRole::row,
                        .num_others = 1,
-                       .follows_in_registers = true,
                        .fault = fault_in_bias,
                        .compute = compute_bias};
 

@@ -44,16 +44,26 @@ TaskShares shares_of_combine(const KindOperands& of) {
   return shares;
 }
 
+constexpr RoutedKernel kByTables{.kind = device::RoutedKind::combine,
+                                 .source = 2,
+                                 .moves = RoutedMoves::all_sources,
+                                 .describe = describe_sums,
+                                 .why_not = why_no_sums,
+                                 .passes = pass_sums};
+
 }  // namespace
 
 const TaskKind combine = {.worker = Worker::mover_kernel,
+                          .cost = {.rate = Rate::sums, .shares = shares_of_combine},
+                          .kernels = {.by = KernelKind::routed, .routed = &kByTables},
+                          .in_tile = TileRole::none,
                           .num_others = 2,
                           .columns = ColumnsOf::last_read,
                           .counts = {"experts"},
                           .reads_tables = 0b10,
                           .reads_ids = 0b10,
+                          .leaves = RowsLeft::terms,
                           .fault = fault_in_combine,
-                          .compute = weigh_own,
-                          .shares = shares_of_combine};
+                          .compute = weigh_own};
 
 }  // namespace stretto::tasks

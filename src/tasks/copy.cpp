@@ -32,7 +32,12 @@ void move(const Work& work) {
 
 }  // namespace
 
-const TaskKind copy = {
-    .worker = Worker::copy_engine, .moves_tables = true, .fault = fault_in_copy, .compute = move};
+const TaskKind copy = {.worker = Worker::copy_engine,
+                       .cost = {.rate = Rate::moves},
+                       .kernels = {.by = KernelKind::elements},
+                       .in_tile = TileRole::none,
+                       .moves_tables = true,
+                       .fault = fault_in_copy,
+                       .compute = move};
 
 }  // namespace stretto::tasks

@@ -2,6 +2,7 @@
 // rank, and then how many are no expert's and not -1, side by side. The first of three steps that
 // make a partition in parts; device/make_partition.h has all three.
 #include "tasks/kinds.h"
+#include "tasks/partition_on_gpus.h"
 #include "tasks/partition_parts.h"
 #include "tasks/shapes.h"
 
@@ -30,18 +31,36 @@ void count(const Work& work) {
   if (work.bad_ids != nullptr) *work.bad_ids += counts[own];
 }
 
+void describe(const RoutedFields& fields) {
+  describe_partition(fields, fields.of.writes[0].cols());
+  fields.routed.table_rows = fields.routed.entries = 1;
+}
+
+// COUNTS is a row, so it may lie anywhere.
+std::string why_not(const KernelOperands& on) {
+  return why_no_partition(on.reads, {}, on.of.writes[0].cols());
+}
+
+constexpr RoutedKernel kByTables{
+    .kind = device::RoutedKind::count_choices, .describe = describe, .why_not = why_not};
+
 }  // namespace
 
-const TaskKind count_choices = {.worker = Worker::mover_kernel,
-                                .num_others = 1,
-                                .columns = ColumnsOf::writes,
-                                .rows_of_writes = true,
-                                .counts = {"experts"},
-                                .reads_tables = 0b1,
-                                .reads_ids = 0b1,
-                                .makes_tables = true,
-                                .fault = fault_in_reads,
-                                .compute = count,
-                                .fault_in_result = fault_in_row};
+const TaskKind count_choices = {
+    .worker = Worker::mover_kernel,
+    .cost = {.rate = Rate::sums},
+    .kernels = {.by = KernelKind::routed, .routed = &kByTables, .ahead_of_tiles = true},
+    .in_tile = TileRole::none,
+    .num_others = 1,
+    .columns = ColumnsOf::writes,
+    .rows_of_writes = true,
+    .counts = {"experts"},
+    .reads_tables = 0b1,
+    .reads_ids = 0b1,
+    .makes_tables = true,
+    .makes_partition = PartitionStep::counts,
+    .fault = fault_in_reads,
+    .compute = count,
+    .fault_in_result = fault_in_row};
 
 }  // namespace stretto::tasks

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tasks/kinds.h"
+#include "tasks/routed_kernel.h"
 #include "tasks/shapes.h"
 #include "tasks/tables.h"
 
@@ -48,15 +49,26 @@ TaskShares shares_of_dispatch(const KindOperands& of) {
   return {1, 1 - std::pow(1 - 1.0 / of.ranks, of.reads[1].cols())};
 }
 
+void describe(const RoutedFields& fields) {
+  fields.routed.top_k = cols_of(fields.of.reads[1]);
+  describe_own_experts(fields, fields.of.writes[0].rank);
+}
+
+constexpr RoutedKernel kByTables{
+    .kind = device::RoutedKind::dispatch, .moves = RoutedMoves::one_source, .describe = describe};
+
 }  // namespace
 
 const TaskKind dispatch = {.worker = Worker::mover_kernel,
+                           .cost = {.rate = Rate::sums, .shares = shares_of_dispatch},
+                           .kernels = {.by = KernelKind::routed, .routed = &kByTables},
+                           .in_tile = TileRole::none,
                            .counts = {"experts"},
                            .reads_tables = 0b10,
                            .reads_ids = 0b10,
+                           .leaves = RowsLeft::chosen,
                            .fault = fault_in_dispatch,
                            .compute = move_chosen,
-                           .fault_in_result = fault_in_place,
-                           .shares = shares_of_dispatch};
+                           .fault_in_result = fault_in_place};
 
 }  // namespace stretto::tasks

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "tasks/kinds.h"
+#include "tasks/routed_kernel.h"
 #include "tasks/rows.h"
 #include "tasks/shapes.h"
 #include "tasks/tables.h"
@@ -74,23 +75,38 @@ TaskShares shares_of_look_ups(const KindOperands& of) {
   return {-std::expm1(static_cast<double>(of.reads[0].elements()) * std::log1p(-1 / rows)), 1};
 }
 
-constexpr TaskKind kind_of_look_ups(void (*compute)(const Work&)) {
+constexpr TaskKind kind_of_look_ups(void (*compute)(const Work&), const RoutedKernel* kernel) {
   return {.worker = Worker::mover_kernel,
+          .cost = {.rate = Rate::sums, .shares = shares_of_look_ups, .counts_as_product = true},
+          .kernels = {.by = KernelKind::routed, .routed = kernel},
+          .in_tile = TileRole::none,
           .num_others = 1,
           .columns = ColumnsOf::writes,
           .counts = {"each"},
-          .counts_as_product = true,
           .reads_tables = 0b1,
           .reads_ids = 0b1,
           .fault = fault_in_look_ups,
           .compute = compute,
-          .fault_in_result = fault_in_pools,
-          .shares = shares_of_look_ups};
+          .fault_in_result = fault_in_pools};
 }
+
+void describe(const RoutedFields& fields) {
+  const std::span<const Region> reads = fields.of.reads;
+  const int64_t each = fields.of.counts[0];
+  fields.routed.entries = static_cast<uint32_t>(reads[1].rows() / each);
+  fields.routed.table_rows = static_cast<uint32_t>(each);
+  fields.routed.top_k = cols_of(reads[0]) / fields.routed.entries;
+}
+
+constexpr RoutedKernel kernel_of(device::RoutedKind kind) {
+  return {.kind = kind, .source = 1, .moves = RoutedMoves::all_sources, .describe = describe};
+}
+constexpr RoutedKernel kAdded = kernel_of(device::RoutedKind::embed),
+                       kAveraged = kernel_of(device::RoutedKind::embed_mean);
 
 }  // namespace
 
-const TaskKind embed = kind_of_look_ups(add_rows);
-const TaskKind embed_mean = kind_of_look_ups(average_rows);
+const TaskKind embed = kind_of_look_ups(add_rows, &kAdded);
+const TaskKind embed_mean = kind_of_look_ups(average_rows, &kAveraged);
 
 }  // namespace stretto::tasks

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "tasks/kinds.h"
+#include "tasks/partition_on_gpus.h"
 #include "tasks/partition_parts.h"
 #include "tasks/shapes.h"
 
@@ -58,18 +59,40 @@ void fill(const Work& work) {
   }
 }
 
+void describe(const RoutedFields& fields) {
+  const Region &parts = fields.of.reads[0], &rows = fields.of.reads[1];
+  describe_partition(fields, parts.cols());
+  describe_entries(fields);
+  fields.task.rows = rows_of(rows);
+  fields.routed.parts = rows_of(parts);
+  fields.routed.part = static_cast<uint32_t>(fields.of.counts[1]);
+}
+
+// It reads no ids.
+std::string why_not(const KernelOperands& on) {
+  return why_no_partition({}, on.writes, on.of.reads[0].cols());
+}
+
+constexpr RoutedKernel kByTables{
+    .kind = device::RoutedKind::fill_entries, .describe = describe, .why_not = why_not};
+
 }  // namespace
 
-const TaskKind fill_entries = {.worker = Worker::mover_kernel,
-                               .num_others = 2,
-                               .columns = ColumnsOf::writes,
-                               .rows_of_writes = true,
-                               .counts = {"experts", "first"},
-                               .least_count = 0,
-                               .reads_tables = 0b11,
-                               .makes_tables = true,
-                               .fault = fault_in_reads,
-                               .compute = fill,
-                               .fault_in_result = fault_in_tables};
+const TaskKind fill_entries = {
+    .worker = Worker::mover_kernel,
+    .cost = {.rate = Rate::sums},
+    .kernels = {.by = KernelKind::routed, .routed = &kByTables, .ahead_of_tiles = true},
+    .in_tile = TileRole::none,
+    .num_others = 2,
+    .columns = ColumnsOf::writes,
+    .rows_of_writes = true,
+    .counts = {"experts", "first"},
+    .least_count = 0,
+    .reads_tables = 0b11,
+    .makes_tables = true,
+    .makes_partition = PartitionStep::entries,
+    .fault = fault_in_reads,
+    .compute = fill,
+    .fault_in_result = fault_in_tables};
 
 }  // namespace stretto::tasks

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "tasks/kinds.h"
+#include "tasks/routed_kernel.h"
 #include "tasks/rows.h"
 #include "tasks/shapes.h"
 #include "tasks/tables.h"
@@ -46,8 +47,11 @@ void weigh_rows(const Work& work, bool is_softmax) {
 void weigh_by_softmax(const Work& work) { weigh_rows(work, true); }
 void weigh_by_sigmoid(const Work& work) { weigh_rows(work, false); }
 
-constexpr TaskKind kind_of_gate(void (*compute)(const Work&)) {
+constexpr TaskKind kind_of_gate(void (*compute)(const Work&), const RoutedKernel* kernel) {
   return {.worker = Worker::mover_kernel,
+          .cost = {.rate = Rate::sums},
+          .kernels = {.by = KernelKind::routed, .routed = kernel},
+          .in_tile = TileRole::none,
           .columns = ColumnsOf::last_read,
           .attribute = "scale",
           .counts = {"normalise"},
@@ -59,9 +63,19 @@ constexpr TaskKind kind_of_gate(void (*compute)(const Work&)) {
           .fault_in_result = fault_in_weights};
 }
 
+void describe(const RoutedFields& fields) {
+  fields.routed.experts = cols_of(fields.of.reads[0]);
+  fields.routed.top_k = cols_of(fields.of.writes[0]);
+  fields.routed.own_experts = static_cast<uint32_t>(fields.of.counts[0]);
+  fields.task.epsilon = fields.attribute;
+}
+
+constexpr RoutedKernel kSoftmax{.kind = device::RoutedKind::softmax_gate, .describe = describe},
+    kSigmoid{.kind = device::RoutedKind::sigmoid_gate, .describe = describe};
+
 }  // namespace
 
-const TaskKind softmax_gate = kind_of_gate(weigh_by_softmax);
-const TaskKind sigmoid_gate = kind_of_gate(weigh_by_sigmoid);
+const TaskKind softmax_gate = kind_of_gate(weigh_by_softmax, &kSoftmax);
+const TaskKind sigmoid_gate = kind_of_gate(weigh_by_sigmoid, &kSigmoid);
 
 }  // namespace stretto::tasks

@@ -1,4 +1,6 @@
 // gelu X -> Y..: the Gaussian error linear unit in its tanh form, element by element.
+#include "stretto/device/gemm_task.h"
+#include "stretto/device/mover_task.h"
 #include "tasks/activations.h"
 #include "tasks/kinds.h"
 #include "tasks/rows.h"
@@ -16,7 +18,11 @@ void compute_gelu(const Work& work) { map_elements(work, gelu_of); }
 }  // namespace
 
 const TaskKind gelu = {.worker = Worker::mover_kernel,
-                       .follows_in_registers = true,
+                       .cost = {.rate = Rate::sums, .in_registers_ps = 94},
+                       .kernels = {.by = KernelKind::elements,
+                                   .map = device::MoverMap::gelu,
+                                   .follower = device::Follower::gelu},
+                       .in_tile = TileRole::activation,
                        .fault = fault_in_gelu,
                        .compute = compute_gelu};
 

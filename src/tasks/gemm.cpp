@@ -37,11 +37,13 @@ double flops_of_gemm(std::span<const Region> reads, std::span<const Region>, int
 }  // namespace
 
 const TaskKind gemm = {.worker = Worker::gemm_kernel,
+                       .cost = {.rate = Rate::mmas, .flops = flops_of_gemm},
+                       .kernels = {.by = KernelKind::gemm},
+                       .in_tile = TileRole::product,
                        .num_others = 1,
                        .stacks = true,
                        .columns = ColumnsOf::rows_of_last_read,
                        .fault = fault_in_gemm,
-                       .compute = multiply,
-                       .flops = flops_of_gemm};
+                       .compute = multiply};
 
 }  // namespace stretto::tasks

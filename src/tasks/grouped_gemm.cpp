@@ -35,13 +35,15 @@ void multiply(const Work& work) {
 }  // namespace
 
 const TaskKind grouped_gemm = {.worker = Worker::gemm_kernel,
+                               .cost = {.rate = Rate::mmas, .flops = flops_of_stack},
+                               .kernels = {.by = KernelKind::gemm, .of_entries = true},
+                               .in_tile = TileRole::product,
                                .num_others = 2,
                                .columns = ColumnsOf::writes,
                                .counts = {"each"},
                                .reads_tables = 0b10,
                                .fault = fault_in_grouped,
                                .compute = multiply,
-                               .flops = flops_of_stack,
                                .fault_in_result = fault_in_stack};
 
 }  // namespace stretto::tasks

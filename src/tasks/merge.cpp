@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tasks/kinds.h"
+#include "tasks/routed_kernel.h"
 #include "tasks/shapes.h"
 #include "tasks/tables.h"
 
@@ -42,13 +43,29 @@ void add_chosen(const Work& work) {
   }
 }
 
+void describe(const RoutedFields& fields) { fields.routed.top_k = cols_of(fields.of.reads[0]); }
+
+bool passes(const KernelOperands& on) {
+  return on.of.reads.size() <= static_cast<size_t>(kTermsOfPass);
+}
+
+constexpr RoutedKernel kByTables{.kind = device::RoutedKind::merge,
+                                 .source = 1,
+                                 .moves = RoutedMoves::all_sources,
+                                 .describe = describe,
+                                 .passes = passes};
+
 }  // namespace
 
 const TaskKind merge = {.worker = Worker::mover_kernel,
+                        .cost = {.rate = Rate::sums},
+                        .kernels = {.by = KernelKind::routed, .routed = &kByTables},
+                        .in_tile = TileRole::none,
                         .columns = ColumnsOf::last_read,
                         .counts = {"experts"},
                         .reads_tables = 0b1,
                         .reads_ids = 0b1,
+                        .adds_terms = true,
                         .fault = fault_in_merge,
                         .compute = add_chosen,
                         .fault_in_result = fault_in_ranks};

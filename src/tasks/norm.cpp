@@ -31,8 +31,10 @@ void compute_norm(const Work& work) {
 }  // namespace
 
 const TaskKind norm = {.worker = Worker::mover_kernel,
+                       .cost = {.rate = Rate::sums},
+                       .kernels = {.by = KernelKind::norm},
+                       .in_tile = TileRole::norm,
                        .num_others = 1,
-                       .follows_in_registers = true,
                        .attribute = "eps",
                        .fault = fault_in_norm,
                        .compute = compute_norm};

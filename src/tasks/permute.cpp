@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tasks/kinds.h"
+#include "tasks/routed_kernel.h"
 #include "tasks/tables.h"
 
 namespace stretto::tasks {
@@ -41,15 +42,34 @@ TaskShares shares_of_permute(const KindOperands& of) {
   return {static_cast<double>(of.reads[0].rows()) / static_cast<double>(of.reads[1].rows()), 1};
 }
 
+void describe(const RoutedFields& fields) {
+  fields.routed.top_k = static_cast<uint32_t>(fields.of.counts[0]);
+  fields.routed.table_rows = rows_of(fields.of.reads[1]);
+  fields.routed.own_experts = fields.rows_by_choice;
+}
+
+// As they lie.
+bool passes(const KernelOperands& on) { return on.reads[1].dtype == on.writes[0].dtype; }
+
+constexpr RoutedKernel kByTables{.kind = device::RoutedKind::permute,
+                                 .source = 1,
+                                 .moves = RoutedMoves::all_sources,
+                                 .stores_by_choice = true,
+                                 .describe = describe,
+                                 .passes = passes};
+
 }  // namespace
 
-const TaskKind permute = {.worker = Worker::mover_kernel,
-                          .num_others = 1,
-                          .columns = ColumnsOf::last_read,
-                          .counts = {"per"},
-                          .reads_tables = 0b1,
-                          .fault = fault_in_permute,
-                          .compute = move_picked,
-                          .shares = shares_of_permute};
+const TaskKind permute = {
+    .worker = Worker::mover_kernel,
+    .cost = {.rate = Rate::sums, .shares = shares_of_permute},
+    .kernels = {.by = KernelKind::routed, .routed = &kByTables, .ahead_of_tiles = true},
+    .in_tile = TileRole::none,
+    .num_others = 1,
+    .columns = ColumnsOf::last_read,
+    .counts = {"per"},
+    .reads_tables = 0b1,
+    .fault = fault_in_permute,
+    .compute = move_picked};
 
 }  // namespace stretto::tasks

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "tasks/kinds.h"
+#include "tasks/partition_on_gpus.h"
 #include "tasks/partition_parts.h"
 #include "tasks/shapes.h"
 
@@ -55,18 +56,39 @@ void place(const Work& work) {
   }
 }
 
+void describe(const RoutedFields& fields) {
+  const Region &parts = fields.of.reads[1], &own = fields.of.reads[2];
+  describe_partition(fields, parts.cols());
+  fields.routed.table_rows = static_cast<uint32_t>(fields.of.counts[1]);
+  fields.routed.entries = 1;
+  fields.routed.parts = rows_of(parts);
+  fields.routed.part = static_cast<uint32_t>(own.row0 - parts.row0);
+}
+
+std::string why_not(const KernelOperands& on) {
+  return why_no_partition(on.reads.first(1), on.writes, on.of.reads[1].cols());
+}
+
+constexpr RoutedKernel kByTables{
+    .kind = device::RoutedKind::place_choices, .describe = describe, .why_not = why_not};
+
 }  // namespace
 
-const TaskKind place_choices = {.worker = Worker::mover_kernel,
-                                .num_others = 3,
-                                .columns = ColumnsOf::writes,
-                                .rows_of_writes = true,
-                                .counts = {"experts", "rows"},
-                                .reads_tables = 0b111,
-                                .reads_ids = 0b1,
-                                .makes_tables = true,
-                                .fault = fault_in_reads,
-                                .compute = place,
-                                .fault_in_result = fault_in_rows};
+const TaskKind place_choices = {
+    .worker = Worker::mover_kernel,
+    .cost = {.rate = Rate::sums},
+    .kernels = {.by = KernelKind::routed, .routed = &kByTables, .ahead_of_tiles = true},
+    .in_tile = TileRole::none,
+    .num_others = 3,
+    .columns = ColumnsOf::writes,
+    .rows_of_writes = true,
+    .counts = {"experts", "rows"},
+    .reads_tables = 0b111,
+    .reads_ids = 0b1,
+    .makes_tables = true,
+    .makes_partition = PartitionStep::places,
+    .fault = fault_in_reads,
+    .compute = place,
+    .fault_in_result = fault_in_rows};
 
 }  // namespace stretto::tasks

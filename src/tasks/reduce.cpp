@@ -1,6 +1,7 @@
 // reduce X.. -> Y..: Y = the sum of the X in the order listed, in fp32, rounded once.
 #include "tasks/elements.h"
 #include "tasks/kinds.h"
+#include "tasks/routed_kernel.h"
 #include "tasks/shapes.h"
 #include "tasks/work.h"
 
@@ -34,10 +35,21 @@ void add(const Work& work) {
   }
 }
 
+bool passes(const KernelOperands& on) {
+  return on.of.reads.size() <= static_cast<size_t>(kTermsOfPass);
+}
+
+// Beside tables plain sums are tasks of routed rows too.
+constexpr RoutedKernel kByTables{
+    .kind = device::RoutedKind::reduce, .moves = RoutedMoves::all_sources, .passes = passes};
+
 }  // namespace
 
 const TaskKind reduce = {.worker = Worker::mover_kernel,
-                         .follows_in_registers = true,
+                         .cost = {.rate = Rate::sums},
+                         .kernels = {.by = KernelKind::elements, .routed = &kByTables},
+                         .in_tile = TileRole::sum,
+                         .adds_terms = true,
                          .fault = fault_in_reduce,
                          .compute = add};
 

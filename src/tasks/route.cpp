@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "tasks/kinds.h"
+#include "tasks/partition_on_gpus.h"
 #include "tasks/partition_parts.h"
 #include "tasks/shapes.h"
 
@@ -65,18 +66,52 @@ void make_tables(const Work& work) {
   }
 }
 
+// A block that makes a partition takes this long for each of its experts, and for each choice
+// beyond those that its warps have at once, whatever it moves (one H100, docs/notes/moe.md: 17 us
+// of 1024 choices of 128 experts, 36 of 256; of 8192 and of 65536 choices of 128 experts 20 and
+// 144).
+constexpr double kExpertUs = 0.12, kChoiceUs = 0.002, kChoicesAtOnce = 4096;
+// A kernel of partitions takes so long for its looks at tables and ids, and for each choice of one
+// of its blocks (one H200, clocks in the kernel: 5.8 us of 1000 choices by one block, 4.3 to 5.9 of
+// 8192 and 17.7 of 65536 by eight).
+constexpr double kKernelUs = 4.2, kChoiceOfBlockUs = 0.0016;
+
+double start_us(const KindOperands& of, int blocks) {
+  const auto choices = static_cast<double>(of.reads[0].elements());
+  if (blocks != 0) return kKernelUs + kChoiceOfBlockUs * choices / blocks;
+  const double experts = of.writes[3].rows() - 1.0;
+  return kExpertUs * experts + kChoiceUs * std::max(0.0, choices - kChoicesAtOnce);
+}
+
+void describe(const RoutedFields& fields) {
+  describe_partition(fields, fields.of.writes[3].rows());
+  describe_entries(fields);
+}
+
+std::string why_not(const KernelOperands& on) {
+  return why_no_partition(on.reads, on.writes, on.of.writes[3].rows());
+}
+
+constexpr RoutedKernel kByTables{
+    .kind = device::RoutedKind::route, .describe = describe, .why_not = why_not};
+
 }  // namespace
 
-const TaskKind route = {.worker = Worker::mover_kernel,
-                        .num_others = 1,
-                        .columns = ColumnsOf::writes,
-                        .rows_of_writes = true,
-                        .counts = {"experts"},
-                        .reads_tables = 0b1,
-                        .reads_ids = 0b1,
-                        .makes_tables = true,
-                        .fault = fault_in_route,
-                        .compute = make_tables,
-                        .fault_in_result = fault_in_tables};
+const TaskKind route = {
+    .worker = Worker::mover_kernel,
+    .cost = {.rate = Rate::sums, .start_us = start_us},
+    .kernels = {.by = KernelKind::routed, .routed = &kByTables, .ahead_of_tiles = true},
+    .in_tile = TileRole::none,
+    .num_others = 1,
+    .columns = ColumnsOf::writes,
+    .rows_of_writes = true,
+    .counts = {"experts"},
+    .reads_tables = 0b1,
+    .reads_ids = 0b1,
+    .makes_tables = true,
+    .makes_partition = PartitionStep::whole,
+    .fault = fault_in_route,
+    .compute = make_tables,
+    .fault_in_result = fault_in_tables};
 
 }  // namespace stretto::tasks

@@ -1,4 +1,6 @@
 // silu X -> Y..: Y = X / (1 + e^-X), element by element.
+#include "stretto/device/gemm_task.h"
+#include "stretto/device/mover_task.h"
 #include "tasks/activations.h"
 #include "tasks/kinds.h"
 #include "tasks/rows.h"
@@ -16,7 +18,11 @@ void compute_silu(const Work& work) { map_elements(work, silu_of); }
 }  // namespace
 
 const TaskKind silu = {.worker = Worker::mover_kernel,
-                       .follows_in_registers = true,
+                       .cost = {.rate = Rate::sums, .in_registers_ps = 92},
+                       .kernels = {.by = KernelKind::elements,
+                                   .map = device::MoverMap::silu,
+                                   .follower = device::Follower::silu},
+                       .in_tile = TileRole::activation,
                        .fault = fault_in_silu,
                        .compute = compute_silu};
 

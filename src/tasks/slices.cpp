@@ -8,6 +8,7 @@
 
 #include "stretto/device/routing.h"
 #include "tasks/kinds.h"
+#include "tasks/routed_kernel.h"
 #include "tasks/rows.h"
 #include "tasks/shapes.h"
 #include "tasks/tables.h"
@@ -62,9 +63,24 @@ void repeat_weights(const Work& work) {
   }
 }
 
+void describe_ids(const RoutedFields& fields) {
+  fields.routed.top_k = cols_of(fields.of.writes[0]);
+  fields.routed.own_experts = static_cast<uint32_t>(fields.of.counts[1]);
+}
+void describe_weights(const RoutedFields& fields) {
+  fields.routed.top_k = cols_of(fields.of.writes[0]);
+  fields.routed.own_experts = static_cast<uint32_t>(fields.of.counts[0]);
+}
+
+constexpr RoutedKernel kIds{.kind = device::RoutedKind::slice_ids, .describe = describe_ids},
+    kWeights{.kind = device::RoutedKind::slice_weights, .describe = describe_weights};
+
 }  // namespace
 
 const TaskKind slice_ids = {.worker = Worker::mover_kernel,
+                            .cost = {.rate = Rate::sums},
+                            .kernels = {.by = KernelKind::routed, .routed = &kIds},
+                            .in_tile = TileRole::none,
                             .columns = ColumnsOf::writes,
                             .counts = {"experts", "slices"},
                             .reads_tables = 0b1,
@@ -75,6 +91,9 @@ const TaskKind slice_ids = {.worker = Worker::mover_kernel,
                             .fault_in_result = fault_in_numbers};
 
 const TaskKind slice_weights = {.worker = Worker::mover_kernel,
+                                .cost = {.rate = Rate::sums},
+                                .kernels = {.by = KernelKind::routed, .routed = &kWeights},
+                                .in_tile = TileRole::none,
                                 .columns = ColumnsOf::writes,
                                 .counts = {"slices"},
                                 .fault = fault_in_choices_weights,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "tasks/kinds.h"
+#include "tasks/routed_kernel.h"
 #include "tasks/shapes.h"
 #include "tasks/tables.h"
 
@@ -38,16 +39,26 @@ void add_up(const Work& work) {
   }
 }
 
+void describe(const RoutedFields& fields) {
+  fields.routed.parts = static_cast<uint32_t>(fields.of.counts[0]);
+}
+
+constexpr RoutedKernel kByTables{.kind = device::RoutedKind::sum_counts, .describe = describe};
+
 }  // namespace
 
-const TaskKind sum_counts = {.worker = Worker::mover_kernel,
-                             .num_others = 1,
-                             .rows_of_writes = true,
-                             .counts = {"parts"},
-                             .reads_tables = 0b1,
-                             .makes_tables = true,
-                             .fault = fault_in_counts_of_blocks,
-                             .compute = add_up,
-                             .fault_in_result = fault_in_sums};
+const TaskKind sum_counts = {
+    .worker = Worker::mover_kernel,
+    .cost = {.rate = Rate::sums},
+    .kernels = {.by = KernelKind::routed, .routed = &kByTables, .ahead_of_tiles = true},
+    .in_tile = TileRole::none,
+    .num_others = 1,
+    .rows_of_writes = true,
+    .counts = {"parts"},
+    .reads_tables = 0b1,
+    .makes_tables = true,
+    .fault = fault_in_counts_of_blocks,
+    .compute = add_up,
+    .fault_in_result = fault_in_sums};
 
 }  // namespace stretto::tasks

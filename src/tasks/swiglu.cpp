@@ -1,4 +1,6 @@
 // swiglu G U -> Y..: Y = silu(G) * U, element by element.
+#include "stretto/device/gemm_task.h"
+#include "stretto/device/mover_task.h"
 #include "tasks/activations.h"
 #include "tasks/kinds.h"
 #include "tasks/rows.h"
@@ -24,7 +26,11 @@ void compute_swiglu(const Work& work) {
 }  // namespace
 
 const TaskKind swiglu = {.worker = Worker::mover_kernel,
-                         .follows_in_registers = true,
+                         .cost = {.rate = Rate::sums, .in_registers_ps = 72},
+                         .kernels = {.by = KernelKind::elements,
+                                     .map = device::MoverMap::swiglu,
+                                     .follower = device::Follower::swiglu},
+                         .in_tile = TileRole::gate,
                          .fault = fault_in_swiglu,
                          .compute = compute_swiglu};
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "tasks/kinds.h"
+#include "tasks/routed_kernel.h"
 #include "tasks/rows.h"
 #include "tasks/shapes.h"
 
@@ -59,8 +60,22 @@ void choose(const Work& work, bool is_biased) {
 void choose_by_scores(const Work& work) { choose(work, false); }
 void choose_by_sigmoids(const Work& work) { choose(work, true); }
 
+void describe(const RoutedFields& fields) {
+  fields.routed.experts = cols_of(fields.of.reads[0]);
+  fields.routed.top_k = cols_of(fields.of.writes[0]);
+  fields.routed.entries = static_cast<uint32_t>(fields.of.counts[0]);
+  fields.routed.own_experts = static_cast<uint32_t>(fields.of.counts[1]);
+  fields.routed.weights = fields.types.back();
+}
+
+constexpr RoutedKernel kPlain{.kind = device::RoutedKind::top_k, .describe = describe},
+    kBiased{.kind = device::RoutedKind::biased_top_k, .describe = describe};
+
 constexpr TaskKind kind_of_top_k(bool is_biased) {
   return {.worker = Worker::mover_kernel,
+          .cost = {.rate = Rate::sums},
+          .kernels = {.by = KernelKind::routed, .routed = is_biased ? &kBiased : &kPlain},
+          .in_tile = TileRole::none,
           .num_others = static_cast<uint16_t>(is_biased ? 1 : 0),
           .columns = ColumnsOf::writes,
           .counts = {"groups", "best"},

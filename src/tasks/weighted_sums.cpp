@@ -56,4 +56,24 @@ void weigh_rows(const Work& work, bool leaves_others, RowOfSlot row_of) {
   }
 }
 
+void describe_sums(const RoutedFields& fields) {
+  const std::span<const Region> reads = fields.of.reads;
+  fields.routed.top_k = cols_of(reads[0]);
+  fields.routed.weights = fields.types[0];
+  fields.routed.table_rows = rows_of(reads[2]);
+  if (reads[1].cols() == 1) return;
+  fields.routed.entries = 1;
+  describe_own_experts(fields, fields.rank);
+}
+
+std::string why_no_sums(const KernelOperands& on) {
+  if (!on.reads[0].is_whole_rows) return "GPUs weigh with all weights of a token";
+  if (on.of.reads[1].cols() == 1 && on.reads[1].dtype == DType::i64) {
+    return "GPUs read ROWS of 32 bits: give i32";
+  }
+  return "";
+}
+
+bool pass_sums(const KernelOperands& on) { return on.of.reads[0].cols() <= kTermsOfPass; }
+
 }  // namespace stretto::tasks

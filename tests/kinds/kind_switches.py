@@ -10,6 +10,8 @@ IGNORED = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 SWITCH = re.compile(r"\bswitch\s*\(")
 LABEL = re.compile(r"\bcase\s+([\w:]+)\s*:(?!:)")
 LISTS = {"Opcode": ("STRETTO_OPCODES", "STRETTO_TASK_KINDS"), "StageKind": ("STRETTO_STAGES",)}
+NAMED = re.compile(r"\bOpcode::(\w+)")
+DEFAULT = re.compile(r"\bdefault\s*:")
 CHOICE = re.compile(r"==\s*(?:[\w:]*::)?(Opcode|StageKind)::\w+\s*\?")
 
 
@@ -58,6 +60,16 @@ def chosen_by(text, most):
         choices = CHOICE.findall(statement)
         if len(choices) > most:
             yield choices[0]
+
+
+def named_in(text, kinds):
+    """The kinds of tasks that a source names as such, each once."""
+    return sorted(set(NAMED.findall(bare(text))) & kinds)
+
+
+def unsaid_in(rows, members):
+    """Of the rows of a source, as texts of it, members that one does not give."""
+    return [member for member in members if not re.search(rf"\.{member} = ", bare(rows))]
 
 
 def in_words(texts, word):

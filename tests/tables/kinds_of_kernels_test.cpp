@@ -2,8 +2,12 @@
 // another kind happens to be.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "gpu/kernel_words.h"
@@ -24,6 +28,12 @@ const std::vector<Opcode> kAll = [] {
   return all;
 }();
 
+std::string_view text_of(const TaskKind& kind) {
+  const auto found =
+      std::find_if(kAll.begin(), kAll.end(), [&](Opcode op) { return kind_of(op) == &kind; });
+  return to_string(*found);
+}
+
 template <typename Function>
 bool is_refused(const Function& function) {
   try {
@@ -38,11 +48,52 @@ bool is_mapped(Opcode op) {
   return !is_refused([&] { mover_map_of(op); });
 }
 
+// Whoever leaves one out has a row that does not compile.
+static_assert(!std::is_default_constructible_v<TaskCost> &&
+              !std::is_default_constructible_v<TaskKernels> &&
+              !std::is_default_constructible_v<TaskKind>);
+
+std::vector<const TaskKind*> all_kinds() { return {std::begin(kTaskKinds), std::end(kTaskKinds)}; }
+
+TEST(KindsOfKernels, RowsSayWhatTheirKernelNeeds) {
+  std::set<device::RoutedKind> routed;
+  for (const TaskKind* kind : all_kinds()) {
+    const TaskKernels& kernels = kind->kernels;
+    const std::string_view name = text_of(*kind);
+    EXPECT_EQ(kernels.by == KernelKind::gemm, kind->in_tile == TileRole::product) << name;
+    EXPECT_EQ(kernels.by == KernelKind::norm, kind->in_tile == TileRole::norm) << name;
+    EXPECT_TRUE(kernels.by != KernelKind::routed || kernels.routed != nullptr) << name;
+    EXPECT_TRUE(!kernels.gathers || kernels.of_entries) << name;
+    const bool is_activation =
+        kind->in_tile == TileRole::activation || kind->in_tile == TileRole::gate;
+    EXPECT_EQ(kernels.follower != device::Follower::none, is_activation) << name;
+    EXPECT_EQ(kernels.map != device::MoverMap::none, is_activation) << name;
+    if (kernels.routed == nullptr) continue;
+    EXPECT_TRUE(routed.insert(kernels.routed->kind).second) << name << " is another's";
+  }
+  EXPECT_GT(routed.size(), 15u);
+}
+
+TEST(KindsOfKernels, RowsSayWhatTheirKernelCosts) {
+  for (const TaskKind* kind : all_kinds()) {
+    const std::string_view name = text_of(*kind);
+    const bool multiplies = kind->kernels.by == KernelKind::gemm;
+    EXPECT_EQ(kind->cost.rate == Rate::mmas, multiplies) << name;
+    EXPECT_EQ(kind->cost.flops != nullptr, multiplies) << name;
+    EXPECT_TRUE(multiplies || kind->cost.times == 1) << name;
+    EXPECT_EQ(kind->cost.rate == Rate::moves, kind->worker == Worker::copy_engine) << name;
+    const bool follows_product = kind->in_tile == TileRole::row ||
+                                 kind->in_tile == TileRole::activation ||
+                                 kind->in_tile == TileRole::gate;
+    EXPECT_EQ(kind->cost.in_registers_ps > 0, follows_product) << name;
+  }
+}
+
 TEST(KindsOfKernels, EveryKindWithAKernelHasOne) {
   size_t kinds = 0;
   for (Opcode op : kAll) {
     const TaskKind* const kind = kind_of(op);
-    if (kind == nullptr || !kind->has_kernel) continue;
+    if (kind == nullptr || kind->kernels.by == KernelKind::none) continue;
     ++kinds;
     const bool is_known =
         is_product(op) || op == Opcode::norm || is_routed_move(op) || is_mapped(op);
