@@ -50,9 +50,12 @@ class Device {
   size_t free_bytes() const;
   // "sm_90a", "sm_89": what kernels for this GPU are compiled for.
   std::string arch() const;
-  // Whether kernels may begin while those ahead of them end (Kernel::launch): on SMs that are free
-  // then, so that none may be left free.
-  bool can_overlap() const { return major_ >= 9 && free_sms_ == 0; }
+  // Whether kernels of the rank may begin while those ahead of them end (Kernel::launch). All that
+  // launches asks here. A kernel that begins early holds SMs, or stands ahead of all that has no SM
+  // yet, while the one ahead may await peers. Peers on GPUs of their own come all the same. One
+  // that shares this GPU might find no room, or stand behind: so each of its ranks has one kernel
+  // on it at a time (gpu/shared_gpus.h). Nor may others wait here for SMs that are left free.
+  bool can_overlap() const { return major_ >= 9 && free_sms_ == 0 && ranks_ == 1; }
   ContextHandle context() const { return context_; }
 
  private:

@@ -49,7 +49,7 @@ class LangKernel {
         num_sms_(device.num_sms()),
         shares_gpu_(device.ranks() > 1),
         free_sms_(device.free_sms()),
-        overlap_(device.can_overlap() && device.ranks() == 1) {}
+        overlap_(device.can_overlap()) {}
 
   // Grids and arguments of the project's kernels are checked first: UsageError says what is wrong.
   template <class Args>

@@ -26,6 +26,7 @@ LaunchSetup launch_setup(const RankStreams::Setup& of) {
 RankStreams::RankStreams(const Setup& setup)
     : setup_(setup),
       sets_(cuda::num_sets(setup.plan)),
+      kernels_overlap_(setup.program.streams.size() == 1 && setup.device.can_overlap()),
       fork_(false),
       sync_(setup.kernels.sync(setup.device)),
       spaces_(setup.plan, setup.rank, setup.signals, setup.space),
@@ -64,8 +65,6 @@ RankStreams::RankStreams(const Setup& setup)
   signals_.add_end_of_run(spaces_.empty() && !library_.is_any() && !experts_.is_any() &&
                           few_rows_.empty());
   if (spaces_.empty()) shown_at_ = spaces_.add_count();
-  kernels_overlap_ =
-      streams_.size() == 1 && setup.device.ranks() == 1 && setup.device.can_overlap();
   const bool begins_with_tiles =
       !ops_.empty() && ops_[0].kind == StreamOp::gemm &&
       (!setup.program.needs[ops_[0].index].library || setup.program.needs[ops_[0].index].few_rows);

@@ -152,8 +152,8 @@ class RankStreams {
 
   Setup setup_;
   int sets_;
-  // Kernels of a run's only stream are started while those before them end: where the rank has the
-  // GPU to itself, since two of its kernels may hold blocks at once. So is its first one.
+  // Kernels of a run's only stream are started while those before them end, where the device's may
+  // (Device::can_overlap). So is its first one.
   bool kernels_overlap_ = false, overlaps_ = false;
   bool alternates_ = false;  // what host or library reads or writes lies elsewhere in the next run
   uint64_t eager_runs_ = 0, captured_runs_ = 0, capture_ = 0;

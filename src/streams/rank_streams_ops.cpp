@@ -248,7 +248,7 @@ void RankStreams::make_collective(const Op& op, const Stream& stream, int set,
   }
   // Experts' products write neither ids nor weights nor a partition, and wait for their stream
   // before they let the next kernel start.
-  call.chosen.looks_early = is_behind_experts(op);
+  call.chosen.looks_early = setup_.device.can_overlap() && is_behind_experts(op);
   collectives_.launch(op.index, stream, call, receives_early(op, set, call));
 }
 

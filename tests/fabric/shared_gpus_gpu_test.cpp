@@ -31,6 +31,7 @@ TEST_F(SharedGpuTest, NeighboursHaveOneGpuAndAShareOfItEach) {
   const cuda::Device whole(0);
   EXPECT_EQ(fabric_->device(0).uuid(), fabric_->device(1).uuid());
   EXPECT_EQ(fabric_->device(0).ranks(), fabric_->ranks_a_gpu());
+  EXPECT_FALSE(fabric_->device(0).can_overlap());
   EXPECT_LT(fabric_->device(0).num_sms() * fabric_->ranks_a_gpu(), whole.num_sms());
   const Region region = fabric_->allocate(4096, "marks");
   EXPECT_NE(region.local(0), region.local(1));
