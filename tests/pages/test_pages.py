@@ -91,6 +91,21 @@ class Pages(unittest.TestCase):
             self.assertTrue(fnmatch.filter(there, pattern), pattern)
         self.assertEqual([name for name in sorted(there) if not any(fnmatch.fnmatch(name, one) for one in named)], [])
 
+    def test_every_kernel_of_the_language_is_said_to_be_of_plans_or_not(self):
+        headers = "".join(path.read_text(encoding="utf-8") for path in pages("include/stretto/device/lang/kernels/*.h"))
+        kernels = re.findall(r"^STRETTO_KERNEL void (\w+)\(Block& block,\s+const \w+Args<Block>&", headers, re.MULTILINE)
+        page = (ROOT / "docs/device-language.md").read_text(encoding="utf-8")
+        table = page.split("## Which kernels plans name")[1].split("\n## ")[0]
+        rows = re.findall(r"^\| (`.*`) \| (.*) \|$", table, re.MULTILINE)
+        of_plans = {kernel: not re.match("no:|parts of", what)
+                    for names, what in rows for kernel in re.findall(r"`(\w+)`", names)}
+        self.assertGreater(len(kernels), 15)
+        self.assertEqual(set(kernels) - set(of_plans), set())
+        chosen = re.findall(r'"([^"]*)"', (ROOT / "src/tables/low_latency_shape.cpp").read_text(encoding="utf-8"))
+        for kernel, is_of_plans in of_plans.items():
+            name = re.sub(r"(all_reduce_norm)_(one|two)_shot", r"\1_{}", kernel)
+            self.assertEqual(any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", one) for one in chosen), is_of_plans, kernel)
+
     def test_every_page_is_listed_by_task(self):
         index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
         for path in pages("docs/*.md"):
