@@ -75,4 +75,16 @@ std::string SignalLayout::name_of(const Plan& plan, uint32_t signal) const {
   return describe(plan, ref_of(plan, signal));
 }
 
+std::string why_too_many_counters(const Plan& plan) {
+  constexpr int64_t kMost = int64_t{1} << 26;
+  int64_t count = 0;
+  for (const SignalArray& array : plan.signals) count += int64_t{array.count} * array.copies;
+  count *= plan.ranks();
+  if (count <= kMost) return "";
+  constexpr const char* kTooMany =
+      "the signals of all ranks have {} counters, GPUs at most {}: take larger tiles or fewer "
+      "ranks";
+  return fmt::format(kTooMany, count, kMost);
+}
+
 }  // namespace stretto::cuda

@@ -47,4 +47,7 @@ class SignalLayout {
   std::vector<std::vector<bool>> relative_;     // the same
 };
 
+// Hosts and GPUs keep a few words for each. Empty: they can.
+std::string why_too_many_counters(const Plan& plan);
+
 }  // namespace stretto::cuda

@@ -8,6 +8,7 @@
 #include "launch/gemm_choice.h"
 #include "launch/lane_pairs.h"
 #include "launch/library_limits.h"
+#include "launch/signal_layout.h"
 #include "launch/tile_sums.h"
 #include "plan/faults.h"
 #include "plan/tile_task.h"
@@ -16,15 +17,6 @@
 
 namespace stretto::cuda {
 namespace {
-
-// Hosts and GPUs keep a few words for each.
-constexpr int64_t kMostCounters = int64_t{1} << 26;
-
-int64_t num_counters(const Plan& plan) {
-  int64_t count = 0;
-  for (const SignalArray& array : plan.signals) count += int64_t{array.count} * array.copies;
-  return count * plan.ranks();
-}
 
 // More than GPUs of many years to come have; sums of bytes below it do not overflow.
 constexpr double kMostBytes = 1e15;
@@ -153,12 +145,7 @@ std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bo
     if (std::string why = why_no_low_latency(plan, serves); !why.empty())
       limits.add(std::move(why));
   }
-  if (const int64_t counters = num_counters(plan); counters > kMostCounters) {
-    constexpr const char* kTooMany =
-        "the signals of all ranks have {} counters, GPUs at most {}: take larger tiles or fewer "
-        "ranks";
-    limits.add(fmt::format(kTooMany, counters, kMostCounters));
-  }
+  if (std::string why = why_too_many_counters(plan); !why.empty()) limits.add(std::move(why));
   if (const double bytes = bytes_of_rank(plan); bytes > kMostBytes) {
     limits.add(
         fmt::format("the buffers of a rank take {:.1e} bytes, GPUs have at most {:.0e}: take a "
