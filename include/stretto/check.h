@@ -1,4 +1,5 @@
-// Checker: proves a plan's synchronisation free of races and deadlocks, or says what is wrong.
+// Checker: proves a plan's synchronisation free of races and deadlocks, and that what GPUs enqueue
+// for it keeps to it, or says what is wrong.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,17 @@ namespace stretto {
   X(not_resident, "not-resident", "blocks that wait for each other but cannot all be resident")    \
   X(wrong_input, "wrong-input", "an input that is not what the operator takes")                    \
   X(wrong_access, "wrong-access", "a task that touches memory its lane cannot reach")              \
-  X(mismatched_collective, "mismatched-collective", "ranks disagree about a collective or boundary")
+  X(mismatched_collective, "mismatched-collective",                                                \
+    "ranks disagree about a collective or boundary")                                               \
+  X(misplaced_instruction, "misplaced-instruction",                                                \
+    "an instruction that no kernel or step of a program has, or two")                              \
+  X(program_order, "program-order", "what a program may do in another order than its plan")        \
+  X(lost_wait, "lost-wait", "a wait that nothing in a program makes or stands for")                \
+  X(lost_notify, "lost-notify", "a notify that nothing in a program makes, though it is awaited")  \
+  X(enqueue_order, "enqueue-order", "steps in an order in which their events are not there yet")   \
+  X(early_read, "early-read", "a kernel that reads what the one ahead of it may not have stored")  \
+  X(program_deadlock, "program-deadlock", "streams of programs that wait for each other")          \
+  X(program_not_resident, "program-not-resident", "kernels side by side that do not fit together")
 
 enum class DiagnosticKind : uint8_t {
 #define STRETTO_ENUM(name, text, meaning) name,
@@ -61,6 +72,9 @@ struct CheckReport {
   bool truncated = false;
   size_t tasks = 0, waits = 0, notifies = 0, pairs_proved = 0;  // what was examined
   int epochs = 0;                                               // runs unrolled
+  // Why what ranks enqueue for it was not proved too: it has faults itself, or no GPU runs it.
+  // Empty when it was.
+  std::string no_program;
   bool clean() const { return diagnostics.empty() && !truncated; }
 };
 

@@ -11,6 +11,7 @@
 #include "check/instr_index.h"
 #include "check/memory.h"
 #include "check/output.h"
+#include "check/program.h"
 #include "check/regions.h"
 #include "check/residency.h"
 #include "check/stuck.h"
@@ -43,6 +44,15 @@ void count(const Plan& plan, CheckReport& report) {
       if (instr.op == Opcode::notify) ++report.notifies;
     }
   }
+}
+
+// What ranks enqueue keeps to the plan, which has been proved; otherwise why that was not asked.
+std::string why_not_proved(const Plan& plan, const CheckOptions& options,
+                           const checker::InstrIndex& index, const checker::Counters& counters,
+                           checker::Findings& findings) {
+  if (options.fragment) return "it is a part of a plan";
+  if (!findings.empty()) return "the plan itself has faults";
+  return checker::check_programs(plan, index, counters, findings);
 }
 
 }  // namespace
@@ -92,6 +102,7 @@ CheckReport check(const Plan& plan, const CheckOptions& options) {
       STRETTO_ASSERT(!findings.empty(), "a plan is stuck for no reason");
     }
   }
+  report.no_program = why_not_proved(plan, options, index, counters, findings);
   findings.give(report);
   return report;
 }

@@ -58,10 +58,15 @@ Json to_json(const CheckReport& report, const Plan& plan, const PlanLines* lines
     entry["hint"] = found.hint;
     diagnostics.push_back(std::move(entry));
   }
-  return {{"clean", report.clean()},     {"truncated", report.truncated},
-          {"tasks", report.tasks},       {"waits", report.waits},
-          {"notifies", report.notifies}, {"pairs_proved", report.pairs_proved},
-          {"epochs", report.epochs},     {"diagnostics", std::move(diagnostics)}};
+  return {{"clean", report.clean()},
+          {"truncated", report.truncated},
+          {"tasks", report.tasks},
+          {"waits", report.waits},
+          {"notifies", report.notifies},
+          {"pairs_proved", report.pairs_proved},
+          {"epochs", report.epochs},
+          {"diagnostics", std::move(diagnostics)},
+          {"no_program", report.no_program.empty() ? Json() : Json(report.no_program)}};
 }
 
 Json to_json(const EmulateResult& result, uint64_t seed, const PlanFile* file) {

@@ -24,14 +24,20 @@ struct Verdicts {
 
   void add(const std::string& name, const CheckReport& report, const PlanFile* file) {
     const size_t count = report.diagnostics.size();
+    const std::string clean = report.no_program.empty() ? "clean" : "clean, no program";
     const std::string verdict =
         report.clean()
-            ? paint(Style::good, "clean")
+            ? paint(Style::good, clean)
             : paint(Style::bad, fmt::format("{}{} problem{}", count, report.truncated ? "+" : "",
                                             count == 1 ? "" : "s"));
     table.add({name, verdict, std::to_string(report.tasks), std::to_string(report.waits),
                std::to_string(report.notifies), std::to_string(report.pairs_proved),
                std::to_string(report.epochs)});
+    if (report.clean() && !report.no_program.empty()) {
+      problems += "\n" + wrap(fmt::format("{}: GPUs have no program for it to prove: {}", name,
+                                          report.no_program),
+                              0);
+    }
     if (report.clean()) return;
     problems += fmt::format("\n{}\n", name) +
                 print_diagnostics(report, file, std::numeric_limits<size_t>::max());

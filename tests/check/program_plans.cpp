@@ -1,0 +1,67 @@
+#include "check/program_plans.h"
+
+#include <fmt/format.h>
+
+#include "emu/small_plans.h"
+
+namespace stretto {
+namespace {
+
+// Ragged rows, in columns that kernels take; experts that ranks have unequally many choices of.
+constexpr const char* kOperators[] = {
+    "ag-gemm m=37 n=192 k=64",
+    "gemm-rs m=37 n=64 k=192",
+    "gemm-ar m=37 n=64 k=192",
+    "gemv-ar m=3 n=64 k=192",
+    "col-gemm m=37 n=192 k=64",
+    "gemm-ar-norm m=37 n=64 k=192",
+    "gemm-rs-norm m=37 n=64 k=192",
+    "gemm-rs-norm-ag m=37 n=64 k=192",
+    "mlp m=37 h=64 f=192",
+    "mlp-ar m=3 h=64 f=192",
+    "mlp-gelu m=37 h=64 f=192",
+    "layer m=37 h=64 f=192 heads=24 kv-heads=24 head-dim=8",
+    "moe-tp t=37 h=128 f=960 experts=24 k=2",
+    "moe-tp-up t=37 h=128 f=960 experts=24 k=2",
+    "moe-tp-down t=37 h=128 f=960 experts=24 k=2",
+    "moe-tp-down-ar t=37 h=128 f=960 experts=24 k=2",
+    "moe-ep t=37 h=128 f=128 experts=24 k=2",
+    "moe-ep-shared t=37 h=128 f=128 s=64 experts=24 k=2",
+    "moe-ep-router t=37 h=128 f=128 experts=24 k=2",
+    "moe-tp-router t=37 h=128 f=960 experts=24 k=2",
+    "dispatch t=37 h=64 experts=24 k=2",
+    "combine t=37 h=64 experts=24 k=2",
+    "dispatch-combine t=37 h=64 experts=24 k=2",
+    "gemm-a2a m=37 n=192 k=64",
+    "a2a-gemm m=37 n=64 k=192",
+    "embedding-a2a bags=37 tables=24 rows=7 dim=16 pool=3",
+};
+
+void visit_all(const Operator& op, const std::vector<OperatorSchedule>& schedules,
+               const Machine& machine,
+               const std::function<void(const std::string& name, const Plan& plan)>& visit) {
+  for (const OperatorSchedule& schedule : schedules) {
+    visit(to_string(op) + " " + to_string(schedule), lower(op, schedule, machine));
+  }
+}
+
+}  // namespace
+
+void for_each_program_plan(
+    int ranks, const std::function<void(const std::string& name, const Plan& plan)>& visit) {
+  const Machine machine = small_machine(ranks);
+  for (const char* text : kOperators) {
+    const Operator op = parse_operator(fmt::format("{} ranks={} dtype=bf16", text, ranks));
+    visit_all(op, small_presets(op, machine), machine, visit);
+    // As they are on a whole GPU: tiles of the usual sizes, movers as passes and partitions.
+    std::vector<OperatorSchedule> usual;
+    const Machine large = default_machine(ranks);
+    for (const Preset& preset : presets()) {
+      usual.push_back(schedule_of(preset, op, large));
+      if (!legal(op, usual.back(), large).empty()) usual.pop_back();
+    }
+    visit_all(op, usual, large, visit);
+  }
+}
+
+}  // namespace stretto
