@@ -8,11 +8,6 @@
 
 namespace stretto::tasks {
 
-void describe_own_experts(const RoutedFields& fields, int rank) {
-  fields.routed.own_experts = static_cast<uint32_t>(fields.shares.size(rank));
-  fields.routed.first_expert = static_cast<uint32_t>(fields.shares.begin(rank));
-}
-
 void describe_partition(const RoutedFields& fields, int32_t counts) {
   const int32_t own = counts - 1;
   const Region& ids = fields.of.reads[0];
