@@ -122,18 +122,11 @@ class Lanes {
         continue;
       }
       const InstrRef ref{l, lane.pos};
-      switch (instrs[lane.pos].op) {
-        case Opcode::boundary:
-          return meet(l);
-        case Opcode::wait:
-          if (!pass_wait(ref)) return;
-          break;
-        case Opcode::notify:
-          pass_notify(ref);
-          break;
-        default:
-          break;  // a deliver: all of the run has ended before the caller reads
-      }
+      // A deliver needs nothing: all of the run has ended before the caller reads.
+      const Opcode op = instrs[lane.pos].op;
+      if (op == Opcode::boundary) return meet(l);
+      if (op == Opcode::wait && !pass_wait(ref)) return;
+      if (op == Opcode::notify) pass_notify(ref);
       ++lane.pos;
     }
     lane.has_ended = true;

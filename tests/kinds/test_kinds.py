@@ -13,6 +13,7 @@ MAKERS = ("src/tasks/", "src/lower/", "src/op/stages/")
 # Elsewhere no kind has a name but a plain product and a plain move, one of them in a file, and
 PLAIN = {"copy", "gemm"}
 NAMES = {
+    "src/check/program_places.cpp": ["copy", "route"],  # of each kind of a stream's steps, whose work it does
     "src/emu/collectives.cpp": ["norm", "reduce"],  # a collective with a norm is what these two make of its rows
     "src/measure/measured_timeline.cpp": ["gemm", "reduce"],  # a tile's time stamps: of its product, and of its sum
 }
