@@ -18,6 +18,7 @@ from .functional import (all_gather_matmul, column_matmul, matmul_all_reduce,
                          matmul_all_reduce_add_rms_norm, matmul_reduce_scatter, mlp)
 from .graphs import run_graph
 from .groups import Group, init
+from .halves import combine, dispatch, moe_down, moe_up
 from .modules import ColumnParallelLinear, ParallelMLP, RowParallelLinear
 from .parallelize import parallelize
 from .report import Report, report, reset_report
@@ -29,7 +30,7 @@ from .vocabulary import VocabularyParallelEmbedding
 
 __all__ = ["ColumnParallelLinear", "ColwiseParallel", "Group", "ParallelExperts", "ParallelMLP", "Report",
            "RowParallelLinear", "RowwiseParallel", "Threads", "VocabularyParallelEmbedding", "all_gather_matmul",
-           "all_to_all_matmul", "clip_grad_norm_", "column_matmul", "disable_symm_mem", "embedding_all_to_all",
-           "enable_symm_mem", "full_state_dict", "init", "learn", "matmul_all_reduce", "matmul_all_reduce_add_rms_norm",
-           "matmul_all_to_all", "matmul_reduce_scatter", "mlp", "moe", "moe_with_router", "parallelize",
-           "prepare", "report", "reset_report", "run_graph", "run_threads"]
+           "all_to_all_matmul", "clip_grad_norm_", "column_matmul", "combine", "disable_symm_mem", "dispatch",
+           "embedding_all_to_all", "enable_symm_mem", "full_state_dict", "init", "learn", "matmul_all_reduce", "matmul_all_reduce_add_rms_norm",
+           "matmul_all_to_all", "matmul_reduce_scatter", "mlp", "moe", "moe_down", "moe_up", "moe_with_router",
+           "parallelize", "prepare", "report", "reset_report", "run_graph", "run_threads"]
