@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <nlohmann/json.hpp>
 
 #include "cli/json.h"
@@ -12,6 +13,7 @@
 #include "cli/terminal.h"
 #include "cli/verb.h"
 #include "core/file.h"
+#include "core/parallel.h"
 #include "core/text.h"
 #include "stretto/check.h"
 #include "stretto/error.h"
@@ -46,14 +48,12 @@ Json result_json(const Row& row, std::optional<double> sequential) {
   return json;
 }
 
-// It may be one of the plans.
-std::optional<double> sequential_of(const std::vector<Row>& rows, const Request& request) {
-  const std::string schedule =
-      to_string(schedule_of(find_preset("sequential"), request.op, request.machine));
-  const auto same = std::find_if(rows.begin(), rows.end(), [&](const Row& row) {
-    return request.files.empty() && row.refused.empty() && row.schedule == schedule;
-  });
-  return same != rows.end() ? std::optional(same->simulation.total_us) : sequential_us(request);
+// `sequential`, which speed-ups are over, may be one of the plans.
+bool is_among_plans(const std::string& schedule, const Request& request) {
+  return request.files.empty() &&
+         std::any_of(request.choices.begin(), request.choices.end(), [&](const Choice& choice) {
+           return choice.refused.empty() && to_string(choice.schedule) == schedule;
+         });
 }
 
 std::string where(const Plan& plan, const PlanLines* lines, const InstrRef& ref) {
@@ -169,7 +169,7 @@ Outcome run(const Options& options) {
   Charts charts;
   PerfettoTrace trace({.machine = request.machine.name});
   Progress progress;
-  for_each_plan(request, progress, [&](const NamedPlan& named) {
+  const auto simulate_plan = [&](const NamedPlan& named) {
     progress.show("simulating " + named.name,
                   static_cast<double>(rows.size()) / static_cast<double>(request.num_plans()));
     Row row;
@@ -195,9 +195,31 @@ Outcome run(const Options& options) {
       trace.add(plan, row.simulation, named.lines(), single ? "" : named.name);
     }
     rows.push_back(std::move(row));
+  };
+  // Beside the plans, where there is a core for it: it may take as long as they do.
+  const std::string schedule =
+      to_string(schedule_of(find_preset("sequential"), request.op, request.machine));
+  const bool is_among = is_among_plans(schedule, request);
+  std::optional<double> sequential;
+  std::exception_ptr failure;
+  for_each_in_parallel(is_among ? 1 : 2, 2, [&](size_t i) {
+    if (i == 0) {
+      for_each_plan(request, progress, simulate_plan);
+    } else {
+      try {
+        sequential = sequential_us(request);
+      } catch (...) {  // what is wrong with the plans is said first
+        failure = std::current_exception();
+      }
+    }
   });
+  if (failure) std::rethrow_exception(failure);
+  for (const Row& row : rows) {
+    if (is_among && row.refused.empty() && row.schedule == schedule) {
+      sequential = row.simulation.total_us;
+    }
+  }
   if (!options.perfetto.empty()) write_file(options.perfetto, trace.finish());
-  const std::optional<double> sequential = sequential_of(rows, request);
   if (!options.json) {
     const std::string chart =
         charts.empty() ? "" : charts.draw(width, several_show_ranks, is_ascii_terminal());

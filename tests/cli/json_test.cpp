@@ -104,6 +104,23 @@ TEST(Json, Simulate) {
   EXPECT_FALSE(simulate.at("critical_path").empty());
 }
 
+// Whether that is one of the plans, or made for this alone.
+TEST(Json, SpeedUpsAreOverSequential) {
+  const auto results_of = [](const std::string& strategies) {
+    return says(std::vector<std::string>{"simulate"} + small_operator() +
+                std::vector<std::string>{"--strategy", strategies})
+        .at("results");
+  };
+  const auto speed_up = [](const Json& result) {
+    return result.at("simulate").at("speedup_over_sequential").get<double>();
+  };
+  const Json both = results_of("tiles,sequential"), alone = results_of("tiles");
+  EXPECT_EQ(speed_up(both.at(1)), 1);
+  EXPECT_EQ(speed_up(both.at(0)), speed_up(alone.at(0)));
+  EXPECT_EQ(speed_up(alone.at(0)), both.at(1).at("simulate").at("total_us").get<double>() /
+                                       alone.at(0).at("simulate").at("total_us").get<double>());
+}
+
 TEST(Json, Explore) {
   const Json clean = says({"explore", "all_to_all", "--seeds", "3", "--threads", "8"});
   EXPECT_TRUE(clean.at("clean"));
