@@ -120,10 +120,10 @@ TEST(LookUpParts, AreAsManyAsARankHasBagsAtMost) {
             "split=3 of 2 rows that a rank owns: take split=2 or less");
 }
 
-// Bags of both ranks' beside tables of as many rows, and stages before which look-ups may stand.
+// A task's 8 bags are of both ranks' rows where none sends them, beside two tables of 8 rows.
 TEST(LookUpParts, MayStandBeforeOtherStages) {
   const Machine machine = small_machine(2, kSms);
-  const Sizes sizes = {{"m", 18}, {"t", 4}, {"s", 9}, {"d", 16}, {"p", 3}, {"n", 24}};
+  const Sizes sizes = {{"m", 20}, {"t", 4}, {"s", 4}, {"d", 16}, {"p", 3}, {"n", 24}};
   const std::string head =
       "graph own m t s d p n\ninput ids [m, t*p] cols i32\ninput w [t, s, d] experts\n";
   for (const char* rest :
