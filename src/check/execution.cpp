@@ -30,6 +30,7 @@ Execution::Execution(const Plan& plan, const InstrIndex& index, const Counters& 
       clocks_(lane_ranks(plan, joints_), plan.ranks()),
       lanes_(plan.lanes.size()),
       values_(counters.size() * static_cast<size_t>(runs), 0),
+      least_(values_.size(), kNobodyWaits),
       compute_lanes_(static_cast<size_t>(plan.ranks()), 0),
       rank_lanes_(static_cast<size_t>(plan.ranks()), 0),
       at_boundary_(static_cast<size_t>(plan.ranks())),
@@ -93,6 +94,7 @@ bool Execution::pass_wait(uint32_t l) {
   if (value(c, of_run) < target) {
     const size_t at = c * static_cast<size_t>(runs_) + static_cast<size_t>(of_run);
     blocked_.emplace(at, target, l);
+    least_[at] = std::min(least_[at], target);
     return false;
   }
   learn(l, c, wait);
@@ -112,6 +114,14 @@ void Execution::learn(uint32_t l, uint32_t c, const Instr& wait) {
       lane.news.push_back(ended);
       return;
     }
+  }
+  // Most waits are for all that a run notifies: then it is the last of each lane.
+  if (counters_.is_for_all(counter, l, wait.amount)) {
+    for (const Share& share : counters_.shares(counter)) {
+      const Note& last = counters_.notes(share).back();
+      lane.news.push_back(event(share.lane, index_.of(share.lane, last.pos), of_run));
+    }
+    return;
   }
   const int64_t rounds = of_run / counter.copies + 1;  // runs of this instance up to of_run
   const int64_t target = (rounds - 1) * counter.total + wait.amount;
@@ -148,6 +158,7 @@ void Execution::notify(uint32_t l, uint32_t at, const Instr& notify) {
   for (int run = lanes_[l].run; run < runs_; run += counters_[c].copies) {
     const size_t slot = c * static_cast<size_t>(runs_) + static_cast<size_t>(run);
     values_[slot] += notify.amount;
+    if (values_[slot] < least_[slot]) continue;
     auto first = blocked_.lower_bound({slot, INT64_MIN, 0});
     auto last = first;
     for (; last != blocked_.end() && std::get<0>(*last) == slot &&
@@ -155,6 +166,8 @@ void Execution::notify(uint32_t l, uint32_t at, const Instr& notify) {
          ++last) {
       ready_.push_back(std::get<2>(*last));
     }
+    const bool any_left = last != blocked_.end() && std::get<0>(*last) == slot;
+    least_[slot] = any_left ? std::get<1>(*last) : kNobodyWaits;
     blocked_.erase(first, last);
   }
   if (joints_.of(c) != Joints::kNone) end_joint(c, lanes_[l].run);
@@ -222,9 +235,12 @@ void Execution::append_event(uint32_t l) {
   std::vector<Event>& news = lanes_[l].news;
   if (!news.empty()) budget_.spend(clocks_);
   // A lane's last notify tells all that its earlier ones did.
-  std::sort(news.begin(), news.end(), [](const Event& a, const Event& b) {
+  const auto is_before = [](const Event& a, const Event& b) {
     return a.lane != b.lane ? a.lane < b.lane : a.seq > b.seq;
-  });
+  };
+  if (!std::is_sorted(news.begin(), news.end(), is_before)) {
+    std::sort(news.begin(), news.end(), is_before);
+  }
   news.erase(std::unique(news.begin(), news.end(),
                          [](const Event& a, const Event& b) { return a.lane == b.lane; }),
              news.end());

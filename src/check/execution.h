@@ -84,6 +84,8 @@ class Execution {
   void reach_event(uint32_t lane, uint32_t event);
   void append_event(uint32_t lane);
 
+  static constexpr int64_t kNobodyWaits = INT64_MAX;
+
   const Plan& plan_;
   const InstrIndex& index_;
   const Counters& counters_;
@@ -96,6 +98,7 @@ class Execution {
   std::vector<LaneState> lanes_;
   std::vector<uint32_t> ready_;
   std::vector<int64_t> values_;  // by counter and run: added in this and earlier runs
+  std::vector<int64_t> least_;  // as values_: the least that a blocked lane awaits, or kNobodyWaits
   // Blocked lanes: (place in values_, value awaited, lane).
   std::set<std::tuple<size_t, int64_t, uint32_t>> blocked_;
   std::vector<uint32_t> compute_lanes_, rank_lanes_;         // by rank: how many
