@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
@@ -107,7 +108,7 @@ class EarlyReads {
       look_at(place, early, writes_of(ahead.index));
     } else if (is_of_few_rows(step) &&
                (is_of_few_rows(ahead) || ahead.kind == StepKind::collective)) {
-      look_at(place, given_weights_of(step.index), writes_of_plan());
+      look_at(place, given_weights_of(step.index), writes_of_inputs());
     }
   }
   void look_at(StepPlace place, const Touches& early, const Touches& writes) {
@@ -133,15 +134,36 @@ class EarlyReads {
     });
     return all;
   }
-  Touches writes_of_plan() const {
-    Touches all;
+  // Hardly ever any: found once, since a plan may have thousands of kernels.
+  const Touches& writes_of_inputs() {
+    if (writes_of_inputs_) return *writes_of_inputs_;
+    writes_of_inputs_.emplace();
     for (uint32_t l = 0; l < plan_.lanes.size(); ++l) {
       const std::vector<Instr>& instrs = plan_.lanes[l].instrs;
       for (uint32_t pos = 0; pos < instrs.size(); ++pos) {
-        for (const Region& region : plan_.writes(instrs[pos])) all.push_back({{l, pos}, region});
+        for (const Region& region : plan_.writes(instrs[pos])) {
+          if (plan_.buffers[region.buffer].role != BufferRole::input) continue;
+          writes_of_inputs_->push_back({{l, pos}, region});
+        }
       }
     }
-    return all;
+    return *writes_of_inputs_;
+  }
+
+  // By a plan of thousands of products each has its own, so they are found once.
+  const Touches& reads_of(uint32_t buffer) {
+    if (reads_.empty()) {
+      reads_.resize(plan_.buffers.size());
+      for (uint32_t l = 0; l < plan_.lanes.size(); ++l) {
+        const std::vector<Instr>& instrs = plan_.lanes[l].instrs;
+        for (uint32_t pos = 0; pos < instrs.size(); ++pos) {
+          for (const Region& region : plan_.reads(instrs[pos])) {
+            reads_[region.buffer].push_back({{l, pos}, region});
+          }
+        }
+      }
+    }
+    return reads_[buffer];
   }
 
   // Nobody but the collective reads what is sent to it, and it writes nothing that the kernel
@@ -160,11 +182,11 @@ class EarlyReads {
     for (const Region& region : plan_.writes(receiver.instr(plan_))) {
       taken.push_back({taker, region});
     }
-    for (uint32_t l = 0; l < plan_.lanes.size(); ++l) {
-      const std::vector<Instr>& instrs = plan_.lanes[l].instrs;
-      for (uint32_t pos = 0; pos < instrs.size(); ++pos) {
-        if (InstrRef{l, pos} == taker) continue;
-        for (const Region& region : plan_.reads(instrs[pos])) others.push_back({{l, pos}, region});
+    std::set<uint32_t> buffers;
+    for (const Touch& one : sent) buffers.insert(one.region.buffer);
+    for (const uint32_t buffer : buffers) {
+      for (const Touch& one : reads_of(buffer)) {
+        if (one.by != taker) others.push_back(one);
       }
     }
     const auto missed = find_overlap(sent, others), early = find_overlap(taken, read);
@@ -192,6 +214,8 @@ class EarlyReads {
   size_t rank_;
   const cuda::RankProgram& program_;
   Findings& findings_;
+  std::vector<Touches> reads_;  // by buffer, of the whole plan
+  std::optional<Touches> writes_of_inputs_;
 };
 
 }  // namespace
