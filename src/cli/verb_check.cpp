@@ -13,6 +13,7 @@
 #include "cli/verb.h"
 #include "core/text.h"
 #include "stretto/check.h"
+#include "tables/plan_limits.h"
 
 namespace stretto::cli {
 namespace {
@@ -44,6 +45,15 @@ struct Verdicts {
   }
 };
 
+// What GPUs refuse has no program either, whatever its streams and kernels would be.
+CheckReport checked(const Plan& plan) {
+  CheckReport report = check(plan);
+  if (report.clean() && report.no_program.empty()) {
+    if (auto why = cuda::why_not_on_cuda(plan); !why.empty()) report.no_program = why.front();
+  }
+  return report;
+}
+
 Outcome run(const Options& options) {
   const Request request = resolve(options);
   say_what_auto_chose(request.choices, request.planned, request.machine);
@@ -61,7 +71,7 @@ Outcome run(const Options& options) {
         results.push_back({{"strategy", named.name}, {"refused", named.choice->refused}});
         return;
       }
-      const CheckReport report = check(*named.plan);
+      const CheckReport report = checked(*named.plan);
       clean &= report.clean();
       verdicts.add(named.name, report, named.file);
       results.push_back({{"strategy", named.name},

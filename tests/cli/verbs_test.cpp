@@ -69,6 +69,22 @@ TEST(Verbs, CheckSaysWhatItProved) {
   EXPECT_THAT(said.out, HasSubstr("proved"));
 }
 
+// What ranks enqueue is proved too, where GPUs can run the plan.
+TEST(Verbs, CheckSaysWhereNoProgramWasThereToProve) {
+  const Words fp32 = {"check",   "gemm-rs", "m=64",    "n=64", "k=64",
+                      "--ranks", "2",       "--dtype", "fp32"};
+  const Said said = stretto_says(fp32 + Words{"--strategy", "tiles"});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_THAT(said.out, HasSubstr("clean, no program"));
+  EXPECT_THAT(said.out, HasSubstr("tiles: GPUs have no program for it to prove"));
+  const auto check_of = [](const Words& words) {
+    const Said json = stretto_says(words + Words{"--strategy", "tiles", "--json"});
+    return nlohmann::json::parse(json.out).at("results").at(0).at("check");
+  };
+  EXPECT_EQ(check_of(fp32).at("no_program"), "GPUs multiply bf16 and fp16, not fp32");
+  EXPECT_TRUE(check_of(Words{"check"} + small_operator()).at("no_program").is_null());
+}
+
 TEST(Verbs, CheckProvesAllThatTuneWouldMeasure) {
   const Words sweep = {"--strategy", "sweep", "--json"};
   const Said said = stretto_says(Words{"check"} + small_operator() + sweep);
