@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -32,11 +33,24 @@ std::string read_all(const Descriptor& file, const std::string& path, size_t max
   }
 }
 
+// Whether reading it may never end, as of /dev/zero. A terminal's input ends, and /dev/null is
+// empty.
+bool is_endless(const Descriptor& file) {
+  struct stat status {
+  }, null{};
+  if (::fstat(file.get(), &status) != 0 || !S_ISCHR(status.st_mode)) return false;
+  if (::stat("/dev/null", &null) == 0 && null.st_rdev == status.st_rdev) return false;
+  return ::isatty(file.get()) == 0;
+}
+
 }  // namespace
 
 std::string read_file(const std::string& path, size_t max_bytes) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) fail_at("read", path);
+  if (is_endless(file)) {
+    throw UsageError(fmt::format("'{}' is a device; a file is needed", shortened(path)));
+  }
   return read_all(file, path, max_bytes);
 }
 

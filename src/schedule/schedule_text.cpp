@@ -127,6 +127,9 @@ std::string unknown_key(std::string_view part) {
   if (part.find('=') == std::string_view::npos) {
     return fmt::format("{} is not of the form key=value", quote(part));
   }
+  if (part.starts_with("split=")) {
+    return fmt::format("{} stands before the schedule of all rows, as in {}/tiles", part, part);
+  }
   return unknown_word("coordinate", part.substr(0, part.find('=')), keys);
 }
 

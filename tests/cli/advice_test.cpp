@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cli/command.h"
+#include "core/file.h"
 
 namespace stretto {
 namespace {
@@ -105,6 +106,26 @@ TEST(Advice, EmptyWordsAreCalledEmpty) {
 TEST(Advice, WordsThatAreWrongAlikeAreToldOnce) {
   const std::string said = refusal({"plan", "mlp", "64x64x64@2", "--schedule", "/"});
   EXPECT_EQ(said.find("an empty schedule"), said.rfind("an empty schedule"));
+}
+
+TEST(Advice, WhatHasNoEndIsNoPlan) {
+  EXPECT_THAT(refusal({"check", "/dev/zero"}), HasSubstr("'/dev/zero' is a device; a file"));
+}
+
+TEST(Advice, PartsStandBeforeTheSchedule) {
+  EXPECT_THAT(refusal(norm_with("tiles,split=2")),
+              HasSubstr("split=2 stands before the schedule of all rows, as in split=2/tiles"));
+  EXPECT_EQ(stretto_says(norm_with("split=2/tiles")).exit_code, 0);
+}
+
+// Where no id is an expert, every result is 0, which is a result like others.
+TEST(Advice, ZerosOfTokensWithoutExpertsAreRight) {
+  const ScratchFolder scratch;
+  write_file(scratch.path("routing"), "-1 -1\n");
+  const Said said =
+      stretto_says({"run", "moe-ep", "t=1", "h=72", "f=72", "experts=4", "k=2", "--ranks", "2",
+                    "--routing", scratch.path("routing"), "--strategy", "all"});
+  EXPECT_EQ(said.exit_code, 0) << said.out;
 }
 
 }  // namespace
