@@ -10,6 +10,8 @@
 //                           region [n, k]. C: see "writes".
 //   reduce X.. -> Y..       Y = sum of the X in the order listed, in fp32, rounded once.
 //   copy X -> Y..           Y = X. A mover's work: loads once, stores to every Y.
+//   restore X.. R.. -> Y..  Y = the X side by side, which are as wide as Y together, plus the R,
+//                           which are as Y; in fp32, in the order listed, rounded once.
 //   swiglu G U -> Y..       Y = silu(G) * U element by element, in fp32, rounded once.
 //   gelu X -> Y..           Y = gelu(X) in its tanh form; as swiglu.
 //   silu X -> Y..           Y = X / (1 + e^-X); as swiglu.
@@ -37,7 +39,7 @@
 //   reduce      with the gemms whose sums it adds, of ranges of K or, itself among them, of ranks;
 //               or with the reduce over ranges of K
 //   bias, gelu, silu, swiglu   with the product, its sum over ranges of K, or bias before it
-//   norm        with the reduce that makes its rows, whose sums are stored as well
+//   norm        with the reduce or restore that makes its rows, whose sums are stored as well
 //
 // Synchronisation
 //   wait S >= N [lag L]     acquire. Blocks until this rank's counter S has come to N of what the

@@ -21,6 +21,7 @@ namespace stretto {
   X(gemm, "gemm", "one output tile")                                                    \
   X(reduce, "reduce", "fp32 sum in fixed order")                                        \
   X(copy, "copy", "move a region")                                                      \
+  X(restore, "restore", "rows of packed tiles side by side, and what is added to them") \
   X(swiglu, "swiglu", "silu of one region times another")                               \
   X(gelu, "gelu", "Gaussian error linear unit, tanh form")                              \
   X(silu, "silu", "sigmoid linear unit")                                                \
@@ -125,8 +126,9 @@ enum class KernelKind : uint8_t {
   none,      // none yet: plans with them are refused
   gemm,      // that of tiles, or in its place a library's
   elements,  // that of movers, in its ring, element by element
-  norm,      // the same, row by row
-  routed,    // the add warps of movers, by tables of the run
+  tiles,   // the same: its first sources stand side by side, what is added to them has all columns
+  norm,    // of movers, row by row
+  routed,  // the add warps of movers, by tables of the run
 };
 
 struct TaskKernels {

@@ -82,7 +82,8 @@ void Declarer::declare_product(SegmentLowering& product) {
     input(product.residual->residual);
     if (!product.residual->is_handed_over) made.result = product.residual->sum;
   }
-  if (!product.normed) ids.out = result(made, peers_write, copies);
+  const bool is_added = product.restored && product.restored->residual >= 0;  // and never stored
+  if (!product.normed && !is_added) ids.out = result(made, peers_write, copies);
   // A library stores its products, and what follows them reads them from memory. Scores stay as
   // they are, so that whoever multiplies, the same experts are chosen.
   const bool is_stored =

@@ -1,9 +1,10 @@
 // Waves with a reduction: NCCL reduces each group of packed tiles; when compute lanes have no more
-// tiles, they restore the sums to their places in the output.
+// tiles, they restore the sums to their places in the output, unless who takes the rows does so.
 #include <memory>
 
 #include "lower/declarer.h"
 #include "lower/emit_patterns.h"
+#include "lower/restored_rows.h"
 
 namespace stretto {
 namespace {
@@ -35,13 +36,9 @@ class PackedReduce {
 
  private:
   void write_tile(int rank, int32_t tile) {
-    emit_.write(region_of(packed(tile, packing_.row_of[static_cast<size_t>(tile)]),
-                          state_.buffers.packed, rank));
-  }
-
-  Rect packed(int32_t tile, int32_t row) const {
-    const Rect rect = state_.grid.rect(tile);
-    return {row, row + rect.rows(), 0, rect.cols()};
+    const int32_t row = packing_.row_of[static_cast<size_t>(tile)];
+    const Rect& rect = state_.grid.rect(tile);
+    emit_.write(region_of({row, row + rect.rows(), 0, rect.cols()}, state_.buffers.packed, rank));
   }
 
   void reduce(size_t group) {
@@ -74,10 +71,7 @@ class PackedReduce {
     for (int rank = 0; rank < state_.op.ranks; ++rank) {
       const PackedShare& share = packing_.groups[group][scatter ? static_cast<size_t>(rank) : 0];
       for (const int32_t tile : share.tiles) {
-        const int32_t row = packing_.row_of[static_cast<size_t>(tile)];
-        emit_.read(scatter ? region_of(packed(tile, row - share.row0 + share.sums_row),
-                                       state_.buffers.sums, rank)
-                           : region_of(packed(tile, row), state_.buffers.packed, rank));
+        emit_.read(packed_sums(state_, rank, tile, 0, state_.grid.rect(tile).rows()));
         const auto begin = scatter ? static_cast<int32_t>(state_.shards.begin(rank)) : 0;
         emit_.write(region_of(state_.grid.rect(tile).moved(-begin), state_.buffers.out, rank));
         emit_.task(state_.lanes.compute_lane(rank, restorers_.next(rank)), Opcode::copy, tile);
@@ -95,6 +89,7 @@ class PackedReduce {
 AfterTiles emit_packed_reduce(SegmentLowering& state, Emitter& emit, bool) {
   const auto reduce = std::make_shared<PackedReduce>(state, emit);
   reduce->emit();
+  if (state.restored) return {};
   return {[reduce] { reduce->restore_all(); }, {}};
 }
 

@@ -11,6 +11,7 @@
 #include "lower/opcode_of.h"
 #include "lower/rect.h"
 #include "lower/residual_sums.h"
+#include "lower/restored_rows.h"
 #include "lower/row_blocks.h"
 #include "lower/rows_in_turn.h"
 #include "lower/sent_rows.h"
@@ -31,6 +32,7 @@ class RowStages {
         segment_(segment),
         sent_(gather_by_stage(state, part, segment) != nullptr ? segment.result : -1),
         behind_tiles_(product_with_rows(state, part, segment)),
+        packed_(restored_from(state, part, segment)),
         emit_(state, state.lanes, part) {
     if (behind_tiles_ != nullptr && sums_with_rows(*behind_tiles_)) slots_.emplace(*behind_tiles_);
   }
@@ -38,6 +40,7 @@ class RowStages {
   void emit() {
     for (int rank = 0; rank < op_.ranks; ++rank) {
       for_each_block(rank, [&](uint32_t lane, Rect rows) {
+        if (packed_ != nullptr) return emit_of_tiles(rank, lane, rows);
         if (slots_ && !behind_tiles_->residual) sum_slots(rank, lane, rows);
         for (const int id : segment_.stages) emit_stage(op_.stage(id), rank, lane, rows);
       });
@@ -104,6 +107,30 @@ class RowStages {
     emit_.stage(lane, stage);
   }
 
+  // Rows of which each tile has a part: those of one row of tiles after the other.
+  void emit_of_tiles(int rank, uint32_t lane, const Rect& rows) {
+    const TileGrid& grid = packed_->grid;
+    const int owner = packed_->ranks_own_rows() ? rank % packed_->op.ranks : 0;  // in its team
+    const auto begin = static_cast<int32_t>(packed_->shards.begin(owner));
+    for (Rect left = rows; !left.empty(); left.row0 = left.row1, left.row1 = rows.row1) {
+      const int32_t tile_row = grid.row_at(begin + left.row0);
+      const TileRow& tiles = grid.row(tile_row);
+      left.row1 = std::min(left.row1, tiles.row1 - begin);
+      for (int32_t col = 0; col < grid.cols(); ++col) {
+        emit_.read(packed_sums(*packed_, rank, tile_row * grid.cols() + col,
+                               begin + left.row0 - tiles.row0, begin + left.row1 - tiles.row0));
+      }
+      const RestoredRows& restored = *packed_->restored;
+      if (restored.residual >= 0) emit_.read(operand(restored.residual, rank, left));
+      emit_.write(region_of(left, buffer_of(restored.sum), rank));
+      emit_.task(lane, Opcode::restore);
+      for (const int id : segment_.stages) {
+        const Stage& stage = op_.stage(id);
+        if (stage.out != restored.sum) emit_stage(stage, rank, lane, left);
+      }
+    }
+  }
+
   // What every rank has made of these rows, and the residual where they take one on.
   void sum_slots(int rank, uint32_t lane, const Rect& rows) {
     const SegmentLowering& product = *behind_tiles_;
@@ -122,6 +149,7 @@ class RowStages {
   const OperatorSegment& segment_;
   const int sent_;  // the tensor whose rows go to all ranks as they are made; -1: none
   const SegmentLowering* const behind_tiles_;  // whose lanes take the rows; null: a kernel does
+  const SegmentLowering* const packed_;        // whose tiles the rows are restored from; null: none
   std::optional<SlotPlaces> slots_;            // where the rows' lanes make the sums too
   Emitter emit_;
 };

@@ -4,6 +4,7 @@
 #include "lower/lowering.h"
 #include "lower/normed_sums.h"
 #include "lower/residual_sums.h"
+#include "lower/restored_rows.h"
 #include "plan/fuse_tasks.h"
 #include "stretto/error.h"
 
@@ -95,6 +96,7 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
       products.emplace_back(*this, part, part.rows.op.segments[i], point);
       products.back().normed = normed_sums(part.rows.op, i, point);
       products.back().residual = residual_sum(op, i, point);
+      products.back().restored = restored_rows(op, i, point);
     }
     ++next;
   }

@@ -46,6 +46,12 @@ struct ResidualSum {
   bool is_handed_over = false;
 };
 
+// What the rows' own tasks restore of a product's packed tiles (restored_rows.h): the tensor that
+// is then normed, and what is added to them for that; -1: nothing.
+struct RestoredRows {
+  int sum = 0, residual = -1;
+};
+
 // Of one part of the rows; of all where they are not split.
 struct PartLowering {
   const RowPart& rows;
@@ -69,6 +75,7 @@ struct SegmentLowering {
   int sms_of_others = 0;  // that no compute lane of the plan may hold
   std::optional<NormedSums> normed;
   std::optional<ResidualSum> residual;
+  std::optional<RestoredRows> restored;
 
   const Pattern& pattern;
   const RowShards shards;           // owners of rows; one owner of all where no rank owns rows

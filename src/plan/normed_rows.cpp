@@ -7,11 +7,17 @@
 #include "plan/tile_task.h"
 
 namespace stretto {
+namespace {
+
+// What a norm may be one task with.
+bool makes_rows(Opcode op) { return is_sum(op) || reads_tiles(op); }
+
+}  // namespace
 
 NormedRows rows_normed_at(const Lane& lane, uint32_t at) {
   const Instr& first = lane.instrs[at];
   if (is_norm(first.op)) return {nullptr, &first, first.attribute()};
-  if (!is_sum(first.op) || at + 1 == lane.instrs.size()) return {};
+  if (!makes_rows(first.op) || at + 1 == lane.instrs.size()) return {};
   const Instr& next = lane.instrs[at + 1];
   if (!is_norm(next.op) || !next.fused) return {};
   return {&first, &next, next.attribute()};
@@ -49,10 +55,12 @@ std::string why_no_norm(const Plan& plan, const NormedRows& rows) {
 
 std::string why_not_with_sum(const Plan& plan, const Lane& lane, uint32_t at) {
   constexpr const char* kExpected =
-      "expected a fused norm directly behind the reduce that makes its rows, which is not fused";
+      "expected a fused norm directly behind the reduce or restore that makes its rows, which is "
+      "not "
+      "fused";
   if (at == 0) return kExpected;
   const Instr &sum = lane.instrs[at - 1], &norm = lane.instrs[at];
-  if (!is_sum(sum.op) || sum.fused) return kExpected;
+  if (!makes_rows(sum.op) || sum.fused) return kExpected;
   const auto sums = plan.writes(sum);
   const Region& normed = plan.reads(norm)[0];
   if (normed.rank != lane.rank || std::find(sums.begin(), sums.end(), normed) == sums.end()) {

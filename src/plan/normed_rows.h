@@ -10,8 +10,8 @@ namespace stretto {
 // Bytes of a row that a mover keeps from its sum to its norm.
 inline constexpr uint32_t kMostBytesKept = 16384;
 
-// `norm` reads them and a row of weights. `sum`, if any, is the reduce before it that makes them,
-// which the same task then does.
+// `norm` reads them and a row of weights. `sum`, if any, is the reduce or restore before it that
+// makes them, which the same task then does.
 struct NormedRows {
   const Instr* sum = nullptr;
   const Instr* norm = nullptr;

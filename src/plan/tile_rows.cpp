@@ -4,6 +4,7 @@
 #include <span>
 
 #include "plan/normed_rows.h"
+#include "plan/tile_task.h"
 
 namespace stretto {
 namespace {
@@ -33,7 +34,7 @@ bool are_rows_of_tiles(const Plan& plan, const Lane& lane, uint32_t begin, uint3
     const NormedRows rows = rows_normed_at(lane, at);
     if (rows.norm == nullptr || !fits(*rows.norm)) return false;
     if (rows.sum == nullptr) continue;
-    if (!fits(*rows.sum)) return false;
+    if (reads_tiles(rows.sum->op) || !fits(*rows.sum)) return false;
     ++at;
   }
   return true;

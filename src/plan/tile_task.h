@@ -81,6 +81,11 @@ inline TileRole role_of(Opcode op) {
 inline bool is_product(Opcode op) { return role_of(op) == TileRole::product; }
 inline bool is_sum(Opcode op) { return role_of(op) == TileRole::sum; }
 inline bool is_norm(Opcode op) { return role_of(op) == TileRole::norm; }
+// Whether it reads tiles that stand side by side, and gives rows back.
+inline bool reads_tiles(Opcode op) {
+  const TaskKind* const kind = kind_of(op);
+  return kind != nullptr && kind->kernels.by == KernelKind::tiles;
+}
 // Whether a product's tile may go through it before it is stored: a bias or an activation. Sums and
 // norms follow in registers too, each in a way of its own.
 inline bool follows_product(Opcode op) {

@@ -234,7 +234,8 @@ constexpr Preset kPresets[] = {
      "NVIDIA/cutlass examples 65 and 82",
      "one GEMM kernel a shard; copy engines move the shard beside the next one's", make_decomposed},
     {"waves", "FlashOverlap", "arXiv 2504.19519; infinigence/FlashOverlap",
-     "one GEMM; NCCL sends each group of waves as its counter fills, from reordered storage",
+     "one GEMM; NCCL sends each group of waves as its counter fills, from reordered storage, which "
+     "a norm behind it puts in order as it reads",
      make_waves},
     {"tiles",
      "FLUX, Triton-distributed, TileLink, ParallelKittens. Of experts: Comet and "

@@ -89,13 +89,14 @@ class KernelList {
   std::vector<KernelEntry> entries_;
 };
 
-// Norms, and activations that no tile has in registers.
+// Norms, and restores and activations that are tasks of their own.
 bool any_norms(const Plan& plan) {
   const auto is_one = [](const Instr& instr) {
     if (instr.kind() == nullptr) return false;
     const TaskKernels& kernels = instr.kind()->kernels;
     const bool maps = kernels.map != device::MoverMap::none;
-    return kernels.by == KernelKind::norm || (maps && !instr.fused);
+    return kernels.by == KernelKind::norm || kernels.by == KernelKind::tiles ||
+           (maps && !instr.fused);
   };
   return std::any_of(plan.lanes.begin(), plan.lanes.end(), [&](const Lane& lane) {
     return std::any_of(lane.instrs.begin(), lane.instrs.end(), is_one);

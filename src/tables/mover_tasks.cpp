@@ -1,9 +1,13 @@
 #include "tables/mover_tasks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "gpu/device_types.h"
+#include "plan/tile_task.h"
 #include "stretto/error.h"
+#include "tasks/shapes.h"
 
 namespace stretto::cuda {
 
@@ -49,11 +53,25 @@ void add_regions(const TableBasis& basis, std::span<const Region> regions, Mover
   }
 }
 
+void require_vectors(const Alignment& alignment, std::string_view what) {
+  if (alignment.vectors) return;
+  throw UsageError(
+      fmt::format("a buffer whose rows are {} begins at an address, or has rows, of no multiple of "
+                  "16 bytes; give tensors of multiples of 16",
+                  what));
+}
+
+// Of a restore: which of its sources stand side by side.
+void set_tiles(std::span<const Region> reads, int32_t columns, MoverTask& task) {
+  task.more_tiles = static_cast<uint16_t>(tasks::tiles_beside(reads, columns) - 1);
+  task.tile_columns = static_cast<uint16_t>(reads[0].cols());
+}
+
 }  // namespace
 
 device::MoverMap mover_map_of(Opcode op) {
   const TaskKind* const kind = kind_of(op);
-  STRETTO_ASSERT(kind != nullptr && kind->kernels.by == KernelKind::elements,
+  STRETTO_ASSERT(kind != nullptr && (kind->kernels.by == KernelKind::elements || reads_tiles(op)),
                  "no kind of task that the mover kernel has");
   return kind->kernels.map;
 }
@@ -66,7 +84,8 @@ MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& ta
   const auto reads = basis.plan.reads(instr);
   const auto writes = basis.plan.writes(instr);
   task.rows = static_cast<uint32_t>(reads[0].rows());
-  task.columns = static_cast<uint32_t>(reads[0].cols());
+  const bool restores = reads_tiles(instr.op);
+  task.columns = static_cast<uint32_t>((restores ? writes[0] : reads[0]).cols());
   task.from = device_type<device::MoverType>(basis.plan.buffers[reads[0].buffer].dtype);
   task.to = device_type<device::MoverType>(basis.plan.buffers[writes[0].buffer].dtype);
   // What is of 64 bits is moved as twice as many words.
@@ -83,8 +102,13 @@ MoverTask mover_task(const TableBasis& basis, const Instr& instr, MoverTable& ta
     alignment.contiguous = false;
   }
   add_regions(basis, writes, table, alignment);
+  if (restores) {
+    set_tiles(reads, writes[0].cols(), task);
+    require_vectors(alignment, "restored");
+    alignment.contiguous = false;
+  }
   const bool maps = task.map != device::MoverMap::none;
-  table.norms = table.norms || maps;
+  table.norms = table.norms || maps || restores;
   task.vectors = static_cast<uint8_t>(task.columns % 8 == 0 && alignment.vectors ? 1 + maps : 0);
   // Beside routed rows the ring is for copies alone.
   if (basis.routes() && task.from != task.to) task.vectors = 0;
@@ -115,11 +139,14 @@ MoverTask norm_task(const TableBasis& basis, const NormedRows& rows, MoverTable&
   MoverTask task{};
   task.tile = static_cast<uint32_t>(rows.norm->tile);
   task.rows = static_cast<uint32_t>(sources[0].rows());
-  task.columns = static_cast<uint32_t>(sources[0].cols());
+  task.columns = static_cast<uint32_t>(normed[0].cols());
   task.from = type_of(sources[0]);
   task.to = type_of(results[0]);
   task.weights = type_of(weights[0]);
   task.num_sources = static_cast<uint16_t>(sources.size());
+  if (rows.sum != nullptr && reads_tiles(rows.sum->op)) {
+    set_tiles(sources, normed[0].cols(), task);
+  }
   task.num_destinations = static_cast<uint16_t>(written.size());
   task.num_normed = static_cast<uint16_t>(results.size());
   task.epsilon = rows.epsilon;
@@ -131,11 +158,7 @@ MoverTask norm_task(const TableBasis& basis, const NormedRows& rows, MoverTable&
   add_regions(basis, sources, table, alignment);
   add_regions(basis, written, table, alignment);
   add_regions(basis, weights, table, alignment);
-  if (!alignment.vectors) {
-    throw UsageError(
-        "a buffer whose rows are normed begins at an address, or has rows, of no multiple of 16 "
-        "bytes; give tensors of multiples of 16");
-  }
+  require_vectors(alignment, "normed");
   table.norms = true;
   return task;
 }

@@ -24,4 +24,12 @@ TaskFault fault_in_shapes(std::span<const Region> reads) {
   return {};
 }
 
+size_t tiles_beside(std::span<const Region> reads, int32_t cols) {
+  size_t count = 0;
+  for (int64_t together = 0; count < reads.size() && together < cols; ++count) {
+    together += reads[count].cols();
+  }
+  return count;
+}
+
 }  // namespace stretto::tasks

@@ -190,6 +190,21 @@ TEST_P(Kinds, ReduceInTheOrderListed) {
   expect_values(task, value, 1.3e-7, 0);
 }
 
+// 37 columns of tiles of 16, 16 and 5, each with rows of its own, and what is added.
+TEST_P(Kinds, RestoreOfPackedTiles) {
+  OneTask task(text("restore",
+                    " x[1:8,2:18] u[0:7,40:56] x[1:8,34:39]" + std::string(kU) + std::string(kX)));
+  const Matrix x = task.write("x", 1), u = task.write("u", 1);
+  task.run();
+  const auto value = [&](int r, int c) {
+    const double of_tile = c < 16   ? at(x, r, c)
+                           : c < 32 ? u[static_cast<size_t>(r)][static_cast<size_t>(c + 24)]
+                                    : at(x, r, c);
+    return static_cast<float>(of_tile + at(u, r, c)) + at(x, r, c);
+  };
+  expect_values(task, value, 1.3e-7, 0);
+}
+
 TEST_P(Kinds, Copy) {
   OneTask task(text("copy", kX));
   const Matrix x = task.write("x", 1);
@@ -243,6 +258,7 @@ lane 0 compute 0
   silu s[0:4,0:8] -> h[0:4,0:8]
   bias h[0:4,0:8] b[2:3,4:12] -> s[0:4,0:8]
   norm #0 eps=1e-05 s[0:4,0:8] b[0:1,0:8] -> g[0:4,0:8]
+  restore s[0:4,0:4] s[0:4,4:8] g[0:4,0:8] -> h[0:4,0:8]
 end
 )";
 
@@ -257,7 +273,7 @@ TEST(AllKinds, AreExecutedProvedAndPredicted) {
   }
   const Simulation simulation = simulate(plan, load_machine("h200x8"));
   const std::string trace = to_perfetto(plan, simulation, nullptr);
-  for (const char* title : {"swiglu 0", "gelu", "silu", "bias", "norm 0"}) {
+  for (const char* title : {"swiglu 0", "gelu", "silu", "bias", "norm 0", "restore"}) {
     EXPECT_NE(trace.find("\"name\":\"" + std::string(title) + "\""), std::string::npos) << title;
   }
 }
@@ -268,14 +284,14 @@ struct Operand {
 };
 
 class EveryOperand : public testing::TestWithParam<Operand> {};
-INSTANTIATE_TEST_SUITE_P(, EveryOperand,
-                         testing::Values(Operand{"swiglu #0 g[", "swiglu #0 q["},
-                                         Operand{" g[0:4,0:8] -> h", " q[0:4,0:8] -> h"},
-                                         Operand{"gelu h", "gelu q"}, Operand{"silu s", "silu q"},
-                                         Operand{"bias h", "bias q"},
-                                         Operand{"b[2:3,4:12]", "q[2:3,0:8]"},
-                                         Operand{"eps=1e-05 s", "eps=1e-05 q"},
-                                         Operand{"b[0:1,0:8] ->", "q[0:1,0:8] ->"}));
+INSTANTIATE_TEST_SUITE_P(
+    , EveryOperand,
+    testing::Values(Operand{"swiglu #0 g[", "swiglu #0 q["},
+                    Operand{" g[0:4,0:8] -> h", " q[0:4,0:8] -> h"}, Operand{"gelu h", "gelu q"},
+                    Operand{"silu s", "silu q"}, Operand{"bias h", "bias q"},
+                    Operand{"b[2:3,4:12]", "q[2:3,0:8]"}, Operand{"eps=1e-05 s", "eps=1e-05 q"},
+                    Operand{"b[0:1,0:8] ->", "q[0:1,0:8] ->"}, Operand{"s[0:4,4:8]", "q[0:4,4:8]"},
+                    Operand{"g[0:4,0:8] -> h[0:4,0:8]\nend", "q[0:4,0:8] -> h[0:4,0:8]\nend"}));
 
 TEST_P(EveryOperand, IsMissedWhereNobodyHasWrittenIt) {
   const std::string text = replaced(kAll, GetParam().of, GetParam().unwritten);

@@ -42,6 +42,15 @@ constexpr OwnGraph kGraphs[] = {
      "twice = add x x\n"
      "y = add twice x\n"
      "output y rows\n"},
+    {"ANormOfSumsWithoutAResidual",
+     "input x [m, f] cols\n"
+     "input w [h, f] cols\n"
+     "input g [1, h] whole\n"
+     "y = gemm x w\n"
+     "n = norm y g\n"
+     "z = gelu n\n"
+     "output z rows\n"
+     "output y rows\n"},
     {"AProductOfAnAllReduce",
      "input x [m, f] cols\n"
      "input w [h, f] cols\n"

@@ -78,6 +78,17 @@ constexpr TeamGraph kGraphs[] = {
      "y = gemm x w\n"
      "output y rows\n",
      2},
+    {"SumsOfTeamsThatAllRanksNorm",
+     "input c [m, f] cols of tp\n"
+     "input x [m, h] rows\n"
+     "input wo [h, f] cols of tp\n"
+     "input w1 [1, h] whole\n"
+     "o = gemm c wo\n"
+     "s = add o x\n"
+     "n = norm s w1\n"
+     "output n rows\n"
+     "output s rows\n",
+     5},
     {"AttentionInTeamsBeforeExpertsOfAllRanks",
      "input c [m, f] cols of tp\n"
      "input x [m, h] rows\n"

@@ -91,5 +91,31 @@ TEST(MoverPieces, ReachBeyondFourGigabytes) {
   }
 }
 
+// Every column of a piece, once, in the tile that has it.
+TEST(MoverPieces, OfRestoredRowsAreFoundTileByTile) {
+  for (const uint32 wide : {8u, 64u, 192u, 256u}) {
+    for (const uint32 columns : {8u, 1000u, 4096u, 8192u, 40000u}) {
+      MoverTask task = task_of(5, columns, MoverType::bf16);
+      task.num_normed = 1;
+      task.tile_columns = static_cast<uint16>(wide);
+      task.more_tiles = static_cast<uint16>((columns + wide - 1) / wide - 1);
+      const MoverPieces pieces(task);
+      MoverPiece piece(task, pieces);
+      for (uint32 p = 0; p < pieces.count; ++p, piece.advance(task, pieces)) {
+        const uint32 end = piece.column + piece.columns;
+        for (uint32 column = piece.column; column < end;) {
+          const TileSpan span = tile_span(task, column, end);
+          ASSERT_EQ(span.tile * wide + span.first, column);
+          ASSERT_LE(span.tile, uint32{task.more_tiles});
+          ASSERT_GT(span.columns, 0u);
+          ASSERT_LE(span.first + span.columns, wide);
+          column += span.columns;
+          ASSERT_LE(column, end);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stretto::device

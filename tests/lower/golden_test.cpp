@@ -30,6 +30,7 @@ constexpr const char* kToTokens = "a2a-gemm m=35 n=32 k=16 ranks=2 dtype=bf16";
 
 constexpr const char* kMlp = "mlp m=20 h=16 f=32 ranks=2 dtype=bf16";
 constexpr const char* kNormed = "gemm-ar-norm m=20 n=16 k=16 ranks=2 dtype=bf16";
+constexpr const char* kRestored = "gemm-ar-norm m=20 n=40 k=16 ranks=2 dtype=bf16";
 constexpr const char* kSharedExperts = "moe-tp t=5 h=16 f=16 experts=2 k=2 ranks=2 dtype=bf16";
 constexpr const char* kDealtExperts = "moe-ep t=5 h=16 f=16 experts=2 k=2 ranks=2 dtype=bf16";
 constexpr const char* kMoved = "dispatch-combine t=5 h=16 experts=2 k=2 ranks=2 dtype=bf16";
@@ -87,6 +88,9 @@ constexpr Golden kGoldens[] = {
     {"mlp.split", kMlp, "split=2/sequential,tile=16x16"},
     {"gemm-ar-norm.tiles", kNormed, "tiles,tile=16x16,comm-sms=1,order=plain"},
     {"gemm-ar-norm.low-latency", kNormed, "low-latency,tile=16x16"},
+    {"gemm-ar-norm.waves", kRestored, "waves,tile=16x16,comm-sms=2,groups=1+1+1"},
+    {"gemm-rs-norm.waves", "gemm-rs-norm m=20 n=40 k=16 ranks=2 dtype=bf16",
+     "waves,tile=16x16,comm-sms=2,groups=1+1+1"},
     {"gemm-ar-norm.few-rows", kNormed, "few-rows,tile=16x16"},
     {"moe-tp.sequential", kSharedExperts, "sequential,tile=8x16"},
     {"moe-tp.tiles", kSharedExperts, "tiles,tile=8x16,comm-sms=1,granularity=chunk"},

@@ -38,6 +38,9 @@ INSTANTIATE_TEST_SUITE_P(
                          "norm #0 eps=1e-05 x[0:4,0:8] w[0:1,0:8] -> y[0:4,0:8]"},
                     Text{"norm eps=1e-06 x[0:1,0:8] w[0:1,0:8] -> y[0:1,0:8]",
                          "norm eps=1e-06 x[0:1,0:8] w[0:1,0:8] -> y[0:1,0:8]"},
+                    Text{"restore x[0:2,0:4] x[2:4,0:4]   x[0:2,0:8] -> y[0:1,0:8] y[1:2,0:8]",
+                         "restore x[0:2,0:4] x[2:4,0:4] x[0:2,0:8] -> y[0:1,0:8] y[1:2,0:8]"},
+                    Text{"restore x[0:1,0:8] -> y[0:1,0:8]", "restore x[0:1,0:8] -> y[0:1,0:8]"},
                     Text{"norm eps=3 x[0:1,0:8] w[0:1,0:8] -> y[0:1,0:8]",
                          "norm eps=3 x[0:1,0:8] w[0:1,0:8] -> y[0:1,0:8]"}));
 
@@ -82,6 +85,19 @@ INSTANTIATE_TEST_SUITE_P(
                 "above 0, like 1e-06), found '-1'"},
         Refusal{"norm eps=nan x[0:4,0:8] w[0:1,0:8] -> y[0:4,0:8]", "found 'nan'"},
         Refusal{"norm eps=1e99 x[0:4,0:8] w[0:1,0:8] -> y[0:4,0:8]", "found '1e99'"},
+        Refusal{"restore -> y[0:4,0:8]",
+                "expected at least one region to put in its place, found none"},
+        Refusal{"restore x[0:4,0:8] ->", "expected a written region, found none"},
+        Refusal{"restore x[0:4,0:4] x[0:3,4:8] -> y[0:4,0:8]",
+                "expected regions of 4 rows, found x@0[0:3,4:8] of 3x4"},
+        Refusal{"restore x[0:4,0:4] x[0:4,4:7] -> y[0:4,0:8]",
+                "expected regions that are 8 columns wide side by side, found 7 columns"},
+        Refusal{"restore x[0:4,0:4] x[0:4,0:8] -> y[0:4,0:8]",
+                "expected regions that are 8 columns wide side by side, found 12 columns"},
+        Refusal{"restore x[0:4,0:4] x[0:4,4:8] x[0:4,0:4] -> y[0:4,0:8]",
+                "expected a region of 8 columns to add, found x@0[0:4,0:4] of 4x4"},
+        Refusal{"restore x[0:4,0:8] -> y[0:3,0:8]",
+                "expected written regions that stack to 4 rows, found 3 rows"},
         Refusal{"gelu eps=1 x[0:4,0:8] -> y[0:4,0:8]",
                 "expected a declared buffer, found 'eps=1'"}));
 

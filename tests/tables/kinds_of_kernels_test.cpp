@@ -105,7 +105,8 @@ TEST(KindsOfKernels, EveryKindWithAKernelHasOne) {
 TEST(KindsOfKernels, MoversMapWhatGoesByElementsAndRefuseTheRest) {
   std::set<device::MoverMap> maps;
   for (Opcode op : kAll) {
-    const bool adds = op == Opcode::copy || op == Opcode::reduce || op == Opcode::bias;
+    const bool adds =
+        op == Opcode::copy || op == Opcode::reduce || op == Opcode::restore || op == Opcode::bias;
     EXPECT_EQ(is_mapped(op), adds || follows_product(op)) << to_string(op);
     if (!is_mapped(op)) continue;
     const device::MoverMap map = mover_map_of(op);

@@ -21,7 +21,8 @@ constexpr float kEpsilon = 1e-5f;
 struct Case {
   int64_t rows, columns;
   int sources;
-  int margin = 8;  // columns between rows
+  int margin = 8;            // columns between rows
+  int64_t tile_columns = 0;  // the first source lies in tiles of so many; 0: in rows
 };
 
 double value_of(const std::string& bytes, int64_t at, DType dtype) {
@@ -52,18 +53,23 @@ class NormMoverGpuTest : public GpuTest {
   // and copy, in blocks that share the rows.
   void expect_right(const Case& shape, DType from, DType to, DType weights, bool stores_sums,
                     int blocks, int64_t rows_of_task) {
-    const auto [rows, columns, sources, margin] = shape;
+    const auto [rows, columns, sources, margin, wide] = shape;
     SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(columns) + " of " +
-                 std::to_string(sources) + ", margin " + std::to_string(margin) + ", " +
-                 std::string(to_string(from)) + " to " + std::string(to_string(to)));
+                 std::to_string(sources) + ", margin " + std::to_string(margin) + ", tiles of " +
+                 std::to_string(wide) + ", " + std::string(to_string(from)) + " to " +
+                 std::string(to_string(to)));
     const int64_t stride = columns + margin;
+    const int64_t tiles = wide == 0 ? 0 : (columns + wide - 1) / wide;
     const auto from_size = static_cast<uint64_t>(num_bytes(from));
     const auto to_size = static_cast<uint64_t>(num_bytes(to));
     DeviceMemory source(static_cast<size_t>(sources * rows * stride) * from_size);
+    // Tile below tile, each of all rows.
+    DeviceMemory packed(static_cast<size_t>(std::max<int64_t>(1, tiles * rows * wide)) * from_size);
     DeviceMemory weight(static_cast<size_t>(columns) * static_cast<size_t>(num_bytes(weights)));
     DeviceMemory results(4 * static_cast<size_t>(rows * stride) * to_size);
     data_->fill(*stream_, source.address(), sources * rows * stride, from, device::Fill::integers,
                 7);
+    data_->fill(*stream_, packed.address(), tiles * rows * wide, from, device::Fill::integers, 9);
     data_->fill(*stream_, weight.address(), columns, weights, device::Fill::normal, 8);
     check(driver().fill_bytes(results.address(), kPoison, results.num_bytes(), stream_->handle()),
           "poison");
@@ -92,7 +98,17 @@ class NormMoverGpuTest : public GpuTest {
         task.weights = device_type<MoverType>(weights);
         task.epsilon = kEpsilon;
         task.vectors = 1;
-        for (int s = 0; s < sources; ++s) {
+        if (tiles > 0) {
+          task.num_sources = static_cast<uint16_t>(sources + tiles - 1);
+          task.more_tiles = static_cast<uint16_t>(tiles - 1);
+          task.tile_columns = static_cast<uint16_t>(wide);
+        }
+        for (int64_t tile = 0; tile < tiles; ++tile) {
+          table.regions[0].push_back(
+              {packed.address() + static_cast<uint64_t>((tile * rows + row) * wide) * from_size,
+               static_cast<uint64_t>(wide) * from_size});
+        }
+        for (int s = tiles > 0 ? 1 : 0; s < sources; ++s) {
           table.regions[0].push_back(
               {source.address() + static_cast<uint64_t>((s * rows + row) * stride) * from_size,
                static_cast<uint64_t>(stride) * from_size});
@@ -108,23 +124,24 @@ class NormMoverGpuTest : public GpuTest {
     kernel_->launch(*stream_, on_device.num_blocks(), device::kMoverThreads, 1,
                     &on_device.params());
     stream_->synchronize();
-    check_results(bytes_of(source), bytes_of(weight), bytes_of(results), shape, from, to, weights,
-                  stores_sums);
-    if (columns > device::kPassColumns) return;
+    const std::string of_tiles = bytes_of(packed);
+    check_results(bytes_of(source), of_tiles, bytes_of(weight), bytes_of(results), shape, from, to,
+                  weights, stores_sums);
+    if (columns > device::kPassColumns || tiles > 0) return;
     check(driver().fill_bytes(results.address(), kPoison, results.num_bytes(), stream_->handle()),
           "poison");
     const device::PassParams pass = on_device.pass_params(on_device.params());
     pass_->launch(*stream_, on_device.num_pass_blocks(), device::kPassThreads, 1, &pass);
     stream_->synchronize();
     SCOPED_TRACE("a pass");
-    check_results(bytes_of(source), bytes_of(weight), bytes_of(results), shape, from, to, weights,
-                  stores_sums);
+    check_results(bytes_of(source), of_tiles, bytes_of(weight), bytes_of(results), shape, from, to,
+                  weights, stores_sums);
   }
 
-  static void check_results(const std::string& source, const std::string& weight,
-                            const std::string& got, const Case& shape, DType from, DType to,
-                            DType weights, bool stores_sums) {
-    const auto [rows, columns, sources, margin] = shape;
+  static void check_results(const std::string& source, const std::string& packed,
+                            const std::string& weight, const std::string& got, const Case& shape,
+                            DType from, DType to, DType weights, bool stores_sums) {
+    const auto [rows, columns, sources, margin, wide] = shape;
     const int64_t stride = columns + margin;
     const auto size = static_cast<size_t>(num_bytes(to));
     const double unit = to == DType::bf16 ? 1.0 / 256 : to == DType::fp16 ? 1.0 / 2048 : 0;
@@ -140,7 +157,10 @@ class NormMoverGpuTest : public GpuTest {
       double squares = 0;
       for (int64_t column = 0; column < columns; ++column) {
         double& sum = sums[static_cast<size_t>(column)] = 0;
-        for (int s = 0; s < sources; ++s) {
+        if (wide > 0) {
+          sum += value_of(packed, (column / wide * rows + row) * wide + column % wide, from);
+        }
+        for (int s = wide > 0 ? 1 : 0; s < sources; ++s) {
           sum += value_of(source, (s * rows + row) * stride + column, from);
         }
         squares += sum * sum;
@@ -203,6 +223,23 @@ TEST_F(NormMoverGpuTest, ManySourcesAndRows) {
   expect_right({300, 8192, 9, 0}, DType::bf16, DType::bf16, DType::bf16, true, 40, 8);
   expect_right({64, 16384, 9}, DType::bf16, DType::bf16, DType::bf16, true, 16, 4);
   expect_right({4096, 128, 1, 0}, DType::bf16, DType::bf16, DType::bf16, false, 8, 512);
+}
+
+// The first source tile by tile, with a narrower last one, and others in rows or none.
+TEST_F(NormMoverGpuTest, RestoresRowsOfTiles) {
+  for (const int64_t wide : {8, 64, 192, 256}) {
+    for (const int64_t columns : {8, 328, 1000, 4096, 8192, 8200, 20000}) {
+      for (const int64_t rows : {1, 7, 33}) {
+        expect_right({rows, columns, 1, 8, wide}, DType::bf16, DType::bf16, DType::bf16, true, 2,
+                     5);
+        expect_right({rows, columns, 2, 0, wide}, DType::bf16, DType::bf16, DType::bf16, true, 3,
+                     17);
+      }
+    }
+  }
+  expect_right({21, 4096, 2, 8, 128}, DType::fp16, DType::fp16, DType::fp16, true, 2, 4);
+  expect_right({21, 4096, 2, 8, 128}, DType::fp32, DType::fp32, DType::fp32, true, 2, 4);
+  expect_right({700, 8192, 2, 0, 256}, DType::bf16, DType::bf16, DType::bf16, true, 132, 6);
 }
 
 }  // namespace

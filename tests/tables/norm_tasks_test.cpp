@@ -98,6 +98,69 @@ TEST_F(NormTasks, SayWhatWouldBeRight) {
   EXPECT_THAT(why_no_norm(plan, both), HasSubstr("by a task of its own"));
 }
 
+// Rows 2 to 4 of three tiles and a residual.
+constexpr const char* kRestores = R"(stretto-plan 2
+operator gemm-rs m=256 n=128 k=128 ranks=1 dtype=bf16
+sms 132
+buffer packed bf16 24x64 local
+buffer r bf16 8x160 local
+buffer s bf16 8x160 local
+buffer w bf16 1x160 input
+buffer y bf16 8x160 local
+lane 0 comm 0
+  restore #7 packed[2:4,0:64] packed[18:20,0:64] packed[10:12,0:32] r[2:4,0:160] -> s[2:4,0:160]
+  norm fused eps=0.5 s[2:4,0:160] w[0:1,0:160] -> y[2:4,0:160]
+  restore packed[4:5,0:64] packed[20:21,0:64] packed[12:13,0:32] -> s[4:5,0:160] y[4:5,0:160]
+end
+)";
+
+TEST(RestoreTasks, SayHowTheirFirstSourceLies) {
+  const Plan plan = parse_plan(kRestores);
+  const TileSums sums(plan);
+  const BufferPlaces places = places_of(plan);
+  const SignalLayout signals(plan, programs_of(plan), true);
+  const TableBasis basis{plan, 0, places, signals, sums, false, 1};
+  MoverTable table;
+  table.regions.resize(1);
+  LaneHazards hazards;
+  const std::vector<Instr>& instrs = plan.lanes[0].instrs;
+  const NormedRows rows = rows_normed_at(plan.lanes[0], 0);
+  ASSERT_EQ(rows.sum, &instrs[0]);
+  EXPECT_EQ(why_no_norm(plan, rows), "");
+  const device::MoverTask normed = norm_task(basis, rows, table, hazards);
+  EXPECT_EQ(normed.num_sources, 4);
+  EXPECT_EQ(normed.more_tiles, 2);
+  EXPECT_EQ(normed.tile_columns, 64);
+  EXPECT_EQ(normed.num_destinations, 2);
+  EXPECT_EQ(normed.num_normed, 1);
+  EXPECT_EQ(normed.rows, 2u);
+  EXPECT_EQ(normed.columns, 160u);
+  // Its tiles, the residual, the sum, the norm, and the weights.
+  ASSERT_EQ(table.regions[0].size(), 7u);
+  const auto at = [&](const Instr& instr, size_t operand, bool reads = true) {
+    return basis.address((reads ? plan.reads(instr) : plan.writes(instr))[operand], 0);
+  };
+  for (size_t i = 0; i < 4; ++i) {
+    const uint64_t row = static_cast<uint64_t>(plan.reads(instrs[0])[i].row0) * (i < 3 ? 128 : 320);
+    EXPECT_EQ(table.regions[0][i].address, at(instrs[0], i) + row) << i;
+  }
+  EXPECT_EQ(table.regions[0][4].address, at(instrs[0], 0, false) + 2 * 320);
+  EXPECT_EQ(table.regions[0][6].address, at(instrs[1], 1));
+
+  // Alone it is no copy, which TMA would send as it came, and a task of kernels that norm.
+  table.norms = false;
+  const device::MoverTask alone = mover_task(basis, instrs[2], table, hazards);
+  EXPECT_TRUE(table.norms);
+  EXPECT_EQ(alone.num_sources, 3);
+  EXPECT_EQ(alone.more_tiles, 2);
+  EXPECT_EQ(alone.num_destinations, 2);
+  EXPECT_EQ(alone.vectors, 1);
+  EXPECT_EQ(alone.rows, 1u);
+  EXPECT_EQ(alone.columns, 160u);
+  EXPECT_EQ(alone.first_region, 7u);
+  EXPECT_EQ(table.regions[0].size(), 12u);
+}
+
 // What follows a library's product; a bias is a sum whose second source is one row for all.
 TEST(MapTasks, SayWhatTheyMakeOfTheirSources) {
   const Plan plan = parse_plan(R"(stretto-plan 1

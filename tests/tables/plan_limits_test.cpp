@@ -60,6 +60,32 @@ TEST(PlanLimits, RowsThatNoTaskNormsAreRefused) {
               ElementsAre("rows of 9 columns cannot be normed: take a multiple of 8"));
 }
 
+TEST(PlanLimits, RowsAreRestoredOfTilesThatAKernelFinds) {
+  const auto limits = [](std::string_view tiles) {
+    return why_not_on_cuda(parse_plan(fmt::format(R"(stretto-plan 2
+operator gemm-rs m=4 n=8 k=16 ranks=1 dtype=bf16
+sms 2
+buffer packed bf16 64x64 local
+buffer y bf16 4x120 local
+buffer wide fp32 64x64 local
+buffer out bf16 4x8 output
+lane 0 compute 0
+  restore {} -> y[0:4,0:120]
+end
+)",
+                                                  tiles)));
+  };
+  EXPECT_THAT(limits("packed[0:4,0:64] packed[8:12,0:56]"), IsEmpty());
+  EXPECT_THAT(limits("packed[0:4,0:60] packed[8:12,0:60]"),
+              ElementsAre("rows are restored from tiles of multiples of 8 columns: take such a "
+                          "tile"));
+  EXPECT_THAT(limits("packed[0:4,0:56] packed[8:12,0:64]"),
+              ElementsAre("rows are restored from tiles of one width, at most 65535, but for the "
+                          "last, which may have less"));
+  EXPECT_THAT(limits("packed[0:4,0:64] wide[8:12,0:56]"),
+              ElementsAre("a mover reads one type and writes one type"));
+}
+
 TEST(PlanLimits, MoreMatricesThanAKernelNumbersAreRefused) {
   constexpr int kRanks = 1000, kBuffers = 66, kAtOnce = 200;
   std::string text = fmt::format(R"(stretto-plan 1

@@ -58,6 +58,8 @@ constexpr Golden kGoldens[] = {
     {"mlp.library-down", "mlp m=40 h=64 f=96 ranks=2 dtype=bf16",
      "tiles,tile=16x64,comm-sms=1/down:library,tile=16x16,algorithm=3"},
     {"gemm-ar-norm.tiles", "gemm-ar-norm m=40 n=64 k=32 ranks=2 dtype=bf16", "tiles,tile=16x16"},
+    {"gemm-ar-norm.waves", "gemm-ar-norm m=20 n=40 k=16 ranks=2 dtype=bf16",
+     "waves,tile=16x16,comm-sms=2"},
     {"mlp.split", "mlp m=40 h=64 f=96 ranks=2 dtype=bf16", "split=2/tiles,tile=16x64,comm-sms=1"},
     {"gemm-rs-norm-ag.tiles", "gemm-rs-norm-ag m=40 n=64 k=32 ranks=2 dtype=bf16",
      "tiles,tile=16x16"},

@@ -85,8 +85,8 @@ STRETTO_DEVICE void prefetch_first_task(const MoverParams& params, uint32 begin,
 }
 
 // Block `index` of the movers, by its first mover_threads(kAdds) threads. Without warps that add
-// all tasks are copies of whole vectors; where kNorms is not, none norms or maps, and where kRoutes
-// is not, none has routed rows.
+// all tasks are copies of whole vectors; where kNorms is not, none norms, maps or restores, and
+// where kRoutes is not, none has routed rows.
 template <bool kAdds, bool kNorms = false, bool kRoutes = false>
 STRETTO_DEVICE void run_mover(const MoverParams& params, uint32 index) {
   extern __shared__ uint8 shared_memory[];
@@ -114,9 +114,9 @@ STRETTO_DEVICE void run_mover(const MoverParams& params, uint32 index) {
       add_tasks<kNorms>(block, warp / kGroupWarps);
     }
   } else if (warp < kStore) {
-    load_tasks<kAdds>(block, warp - kLoad);
+    load_tasks<kAdds, kNorms>(block, warp - kLoad);
   } else if (warp < kAwait) {
-    store_tasks<kAdds>(block, warp - kStore);
+    store_tasks<kAdds, kNorms>(block, warp - kStore);
   } else if (warp == kAwait) {
     await_tasks(block);
   } else if (warp == kNotify) {

@@ -24,7 +24,7 @@ STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, ui
   MoverPiece piece(task, pieces);
   for (uint32 p = 0; p < pieces.count; ++p, piece.advance(task, pieces)) {
     if (turn++ % kAddGroups != group) {
-      stage += task.num_sources;
+      stage += stages_of<kMaps>(walk);
       continue;
     }
     if (across != piece.columns / 8) {
@@ -37,7 +37,8 @@ STRETTO_DEVICE void add_task(const MoverShared& shared, const TaskWalk& walk, ui
     }
 
     float sums[kEights * 8] = {};
-    for (uint32 s = 0; s < task.num_sources; ++s, ++stage) {
+    const uint32 stages = stages_of<kMaps>(walk);
+    for (uint32 s = 0; s < stages; ++s, ++stage) {
       const uint32 slot = slot_of(stage);
       await_begun(shared, stage);
       barrier_wait(shared.full + slot * 8, parity_of(stage));

@@ -146,6 +146,12 @@ class TaskWalk {
   MoverRegion region_{};
 };
 
+// Of a piece: one for each source, and for all tiles of the first one together.
+template <bool kNorms>
+STRETTO_DEVICE uint32 stages_of(const TaskWalk& walk) {
+  return walk.task().num_sources - (kNorms ? uint32{walk.entry().more_tiles} : 0);
+}
+
 #endif  // STRETTO_DEVICE
 
 }  // namespace stretto::device

@@ -55,9 +55,30 @@ STRETTO_DEVICE void load_piece(const MoverTask& task, const MoverPiece& piece,
   barrier_arrive_after_copies(full);
 }
 
+// The same of rows that lie tile by tile. Tiles are narrow: their rows go by ordinary copies.
+STRETTO_DEVICE void load_tiles(const TaskWalk& walk, const MoverPiece& piece, uint32 stage,
+                               uint32 full) {
+  const MoverTask& task = walk.entry();
+  const uint32 lane = threadIdx.x % 32, size = bytes_of(task.from);
+  const uint32 row_bytes = piece.columns * size, end = piece.column + piece.columns;
+  for (uint32 column = piece.column; column < end;) {
+    const TileSpan span = tile_span(task, column, end);
+    const MoverRegion from = walk.region(span.tile);
+    const uint64 first = address_in(from, piece.row, span.first, task.from);
+    const uint32 to = stage + (column - piece.column) * size, across = span.columns * size / 16;
+#pragma unroll 4
+    for (uint32 at = lane; at < piece.rows * across; at += 32) {
+      const uint32 row = at / across, vector = at - row * across;
+      copy_async(to + row * row_bytes + vector * 16, first + row * from.row_bytes + vector * 16);
+    }
+    column += span.columns;
+  }
+  barrier_arrive_after_copies(full);
+}
+
 // By kLoadWarps warps, which fill stages in turn. Only where some warps add does anybody pass over
 // stages.
-template <bool kAdds>
+template <bool kAdds, bool kNorms = false>
 STRETTO_DEVICE void load_tasks(const MoverBlock& block, uint32 warp) {
   const MoverShared& shared = block.shared;
   uint32 stage = 0, passed = 0;
@@ -69,17 +90,23 @@ STRETTO_DEVICE void load_tasks(const MoverBlock& block, uint32 warp) {
     ++passed;
 
     const MoverPieces pieces(task);
+    const uint32 stages = stages_of<kNorms>(walk);
     MoverPiece piece(task, pieces);
     for (uint32 p = 0; p < pieces.count; ++p, piece.advance(task, pieces)) {
-      for (uint32 s = 0; s < task.num_sources; ++s, ++stage) {
+      for (uint32 s = 0; s < stages; ++s, ++stage) {
         if (stage % kLoadWarps != warp) continue;
         const uint32 slot = slot_of(stage);
-        const MoverRegion from = walk.region(s);
+        const MoverRegion from = walk.region(s + task.num_sources - stages);
         barrier_wait(shared.empty + slot * 8, parity_of(stage) ^ 1);
         if (kAdds && threadIdx.x % 32 == 0) {
           store_release_shared(shared.begun + warp * 4, stage / kLoadWarps + 1);
         }
-        load_piece(task, piece, from, shared.stages + slot * kStageBytes, shared.full + slot * 8);
+        const uint32 to = shared.stages + slot * kStageBytes, full = shared.full + slot * 8;
+        if (kNorms && s == 0 && stages != task.num_sources) {
+          load_tiles(walk, piece, to, full);
+        } else {
+          load_piece(task, piece, from, to, full);
+        }
       }
     }
   }
@@ -88,7 +115,7 @@ STRETTO_DEVICE void load_tasks(const MoverBlock& block, uint32 warp) {
 // By kStoreWarps warps, which send the stages of copies in turn, one group of stores a stage in
 // every lane. A task's copies count as stored once they are complete: at once where it is short, as
 // somebody waits for it to begin, else kTrailing stages later, or when there is nothing to send.
-template <bool kAdds>
+template <bool kAdds, bool kNorms = false>
 STRETTO_DEVICE void store_tasks(const MoverBlock& block, uint32 warp) {
   constexpr uint32 kTrailing = 3, kShort = 4;
   constexpr int kReading = 1;  // groups whose shared memory may still be read
@@ -121,7 +148,7 @@ STRETTO_DEVICE void store_tasks(const MoverBlock& block, uint32 warp) {
     const MoverTask& task = walk.task();
     const MoverPieces pieces(task);
     if (!is_copy(task)) {
-      stage += pieces.count * task.num_sources;
+      stage += pieces.count * stages_of<kNorms>(walk);
       ++passed;
       finish();
       continue;

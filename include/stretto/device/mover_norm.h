@@ -60,7 +60,7 @@ STRETTO_DEVICE void norm_task(const MoverShared& shared, const TaskWalk& walk, u
     const uint32 first = threadIdx.x / threads * columns + place;
     float sums[kEights * 8] = {};
 #pragma unroll 1
-    for (uint32 s = task.num_sources; s != 0; --s, ++stage) {
+    for (uint32 s = stages_of<true>(walk); s != 0; --s, ++stage) {
       const uint32 slot = slot_of(stage);
       await_begun(shared, stage);
       barrier_wait(shared.full + slot * 8, parity_of(stage));

@@ -68,4 +68,14 @@ struct MoverPiece {
   }
 };
 
+// Of the columns [column, end) of a row that is restored, those in the tile that has the first.
+struct TileSpan {
+  uint32 tile, first, columns;  // `first`: in the tile
+};
+STRETTO_HOST_DEVICE TileSpan tile_span(const MoverTask& task, uint32 column, uint32 end) {
+  const uint32 tile = column / task.tile_columns, first = column - tile * task.tile_columns;
+  const uint32 rest = tile == task.more_tiles ? end - column : task.tile_columns - first;
+  return {tile, first, rest < end - column ? rest : end - column};
+}
+
 }  // namespace stretto::device

@@ -10,6 +10,10 @@
 // the norm of its result are one task, and a norm alone is one of a single source, whose sum is
 // stored nowhere. Its rows are whole vectors, and stay of the sources' type where that is not fp32.
 //
+// A task that restores, by kernels that norm, finds the rows of its first source tile by tile: its
+// first sources lie side by side, of so many columns each but the last, which may have fewer. A
+// row's tiles are looked up on their way into the ring, where they are one.
+//
 // A task that maps makes something else of its sources than their sum, element by element, and
 // rounds that: what follows a product where that is no part of the GEMM kernel's task.
 //
@@ -54,7 +58,9 @@ struct MoverTask {
   MoverType weights;
   MoverMap map;
   float epsilon;
-  uint32 routed;  // of routed rows: 1 + place in MoverParams::routed
+  uint32 routed;        // of routed rows: 1 + place in MoverParams::routed
+  uint16 more_tiles;    // that restores: sources that are the first one's too, behind it
+  uint16 tile_columns;  // of each of these tiles but the last
 };
 
 // What a task of routed rows does, or a sum or look-ups beside them; docs/plan-format.md has what
@@ -135,7 +141,7 @@ struct MoverParams {
   const RoutedTask* routed;
   uint64* bad_ids;  // ids that were no expert's, in all runs; null: nobody counts
 };
-static_assert(sizeof(MoverRegion) == 16 && sizeof(MoverTask) == 56 && sizeof(MoverParams) == 152);
+static_assert(sizeof(MoverRegion) == 16 && sizeof(MoverTask) == 60 && sizeof(MoverParams) == 152);
 static_assert(sizeof(RoutedTask) == 40);
 
 // A block's warps: they add, load, store, wait and notify.
