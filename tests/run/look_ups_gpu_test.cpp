@@ -53,6 +53,11 @@ std::vector<RoutingCase> cases() {
     all.push_back(
         {fmt::format("embedding-a2a bags=47 tables={} rows=33 dim=64 pool=6", 2 * ranks - 1),
          "sequential", ranks});
+    for (const char* parts : {"split=2/tiles", "split=3/sequential"}) {
+      all.push_back(
+          {fmt::format("embedding-a2a bags=203 tables={} rows=99 dim=64 pool=7", 2 * ranks), parts,
+           ranks});
+    }
     all.push_back({fmt::format("embedding-a2a bags=90 tables={} rows=99 dim=64 pool=7", 2 * ranks),
                    "sequential", ranks});
   }

@@ -60,6 +60,12 @@ std::vector<OperatorCase> cases() {
     add("gemm-ar-norm m=64 n=512 k=512", "bf16", "few-rows");
     add("gemm-ar-norm m=7 n=8192 k=1024", "bf16", "few-rows");
     add("gemm-ar-norm m=500 n=4096 k=1024", "bf16", "few-rows");
+    add("mlp m=1003 h=512 f=1408", "bf16", "split=2/tiles");
+    add("gemm-rs-norm-ag m=300 n=512 k=1024", "bf16", "split=2/sequential");
+    for (const char* op : {"gemv-ar m=1 n=1024 k=2048", "gemv-ar m=16 n=1024 k=2048"}) {
+      add(op, "bf16", "low-latency");
+      add(op, "fp16", "few-rows");
+    }
     add("mlp m=22 h=512 f=1408", "bf16", "few-rows");
     // Gates and rows of bias in their kernel: in ranges of K, a tile an SM, and two; of rows that
     // are there.

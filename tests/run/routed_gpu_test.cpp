@@ -96,6 +96,13 @@ std::vector<RoutingCase> cases() {
     all.push_back({fmt::format("combine t=130 h=7168 experts={} k=8", 16 * ranks),
                    schedule + ",tile=16x64", ranks});
     if (ranks > 1) {
+      // Parts of the tokens, each with a partition of its own or blocks of one.
+      for (const char* name : {"moe-tp", "moe-tp-up", "moe-tp-down", "moe-tp-down-ar"}) {
+        all.push_back({fmt::format("{} t=203 h=512 f={} experts=12 k=3", name, 96 * ranks),
+                       "split=2/tiles,comm-sms=4", ranks});
+      }
+      all.push_back({fmt::format("moe-ep t=203 h=512 f=96 experts={} k=3", 3 * ranks),
+                     "split=3/tiles,comm-sms=4", ranks});
       // Tokens by copy engines: all ahead of products, or source by source behind the own ones.
       for (const int tokens : {203, 5, 4099}) {
         for (const char* by :
