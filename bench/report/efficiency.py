@@ -25,7 +25,9 @@ ABOUT_EXPERTS = (
     f"Floors of experts: the longest of *multiplying* at {TFLOPS} TFLOP/s, *memory* at {MEMORY_TB_PER_S} TB/s (weights of "
     "experts that some token chooses, tokens once, activations; no row of a choice where it is added up) and *link* at "
     + ", ".join(f"{rate} GB/s on {ranks} ranks" for ranks, rate in LINK_BY_RANKS.items())
-    + ": a token once to each rank that needs it, a sum once to its owner. *By kernels* puts in their place what the kernel "
+    + f": a token once to each rank that needs it, a sum once to its owner. {MEMORY_TB_PER_S} TB/s are a convention, not the "
+    "most that memory gives: the kernel of experts reads weights of few rows faster, so *by kernels* and efficiencies come "
+    "out above 1 there. *By kernels* puts in the place of these what the kernel "
     "of experts was measured at its best, alone and with as many rows an expert, and *in turn* adds sums of choices and the "
     f"link at {LINK_GB_PER_S} GB/s behind it, without a launch between; both as efficiencies. So a bar above *by kernels* "
     "needs a faster kernel, one above *in turn* sums or communication that are hidden. Bars: 0.80 for `moe-tp-up` and, from "
@@ -33,7 +35,8 @@ ABOUT_EXPERTS = (
     "columns that a rank of so many has; 0.75 for `moe-ep` from 1024 tokens a rank on, of which each has an eighth of the "
     "experts.")
 ABOUT_OTHERS = (f"Floors of others: the longer of *products* alone, cuBLAS in the same run, and of the bytes that leave a "
-                f"GPU at {LINK_GB_PER_S} GB/s, the best measured. The bar is 0.85 for all-to-alls of 4096 rows and more.")
+                f"GPU at {LINK_GB_PER_S} GB/s, the best measured; above 1 where Stretto's products are faster than "
+                "cuBLAS's. The bar is 0.85 for all-to-alls of 4096 rows and more.")
 
 Found = collections.namedtuple("Found", "row us products link_bytes file")
 
