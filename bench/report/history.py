@@ -27,7 +27,11 @@ RUNS_OF_A_DAY = {
                    "experts_by_blocks_h200_x2.json", "experts_copies_h200_x2.json",
                    "experts_beside_flashinfer_h200_x2.json", "norms_passes_h200_x2.json",
                    "experts_elected_h200_x2.json", "mlp_ways_h200_x2.json"),
-    "2026-11-30": ("experts_by_ids_h200_x2.json", "experts_again_h200_x2.json", "experts_few_tokens_h200_x2.json"),
+    # Of norms the first timed presets alone.
+    "2026-11-30": ("norms_restored_h200_x2.json", "layers_few_rows_h200_x2.json", "experts_by_ids_h200_x2.json",
+                   "experts_again_h200_x2.json", "experts_few_tokens_h200_x2.json",
+                   "experts_early_sums_h200_x2.json", "experts_unseen_h200_x2.json",
+                   "experts_few_again_h200_x2.json"),
 }
 
 
