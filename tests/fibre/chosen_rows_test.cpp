@@ -50,5 +50,15 @@ TEST(ChosenRows, ComeWithTheirPartition) {
   }
 }
 
+// A rank that refuses its call leaves the others to wait, and then to what runs behind: sums read
+// rows by the tables of a partition that nobody made.
+TEST(ChosenRows, NameRowsThatThereAreWhereARankIsAbsent) {
+  for (const int blocks : {2, 4}) {
+    SCOPED_TRACE(fmt::format("{} blocks", blocks));
+    expect_clean({.ranks = 2, .blocks = blocks, .threads = 3, .shared_bytes = 4096},
+                 routed_rows_of_one, 12);
+  }
+}
+
 }  // namespace
 }  // namespace stretto::fibre

@@ -40,6 +40,17 @@ class RoutedWorld {
       world_.expect(bad_.get(int(r), 0) == bad, "bad ids are counted otherwise");
     }
   }
+  // Rank 1 does not come. Kernels behind this one read rows by what it leaves, whatever that is.
+  void run_without_rank_1() {
+    world_.make_absent(1);
+    add(0);
+    if (!world_.run()) return;
+    world_.expect(world_.num_expired() > 0, "nobody noticed");
+    for (int32 c = 0; c < kChoices; ++c) {
+      const int32 row = calls_[0].row_of_choice.get(0, size_t(c));
+      world_.expect(row >= 0 && row < entries_of(0) * kEntryRows, "a row is not in its table");
+    }
+  }
 
  private:
   struct Call {
@@ -178,5 +189,6 @@ class RoutedWorld {
 
 inline void routed_rows_calls(World& world) { RoutedWorld(world).run(); }
 inline void routed_rows_of_all(World& world) { RoutedWorld(world, true).run(); }
+inline void routed_rows_of_one(World& world) { RoutedWorld(world, true).run_without_rank_1(); }
 
 }  // namespace stretto::fibre

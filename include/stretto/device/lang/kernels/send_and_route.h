@@ -118,8 +118,13 @@ class SendAndRoute : SendChosenRows<Format, kInFlight, Block> {
     const int32 thread = block_.thread_idx(), threads = block_.num_threads();
     const bool good = Base::take_notes(static_cast<uint32>(number_ * threads + thread),
                                        static_cast<uint32>(to_.blocks * threads));
-    if (!meet_blocks(good)) return false;
     const int32 warps = threads / Worker::kCount;
+    if (!meet_blocks(good)) {
+      name_some_row(lines_of_worker(static_cast<int32>(sizes_.tokens * sizes_.top_k),
+                                    to_.blocks * warps, Worker::kCount) *
+                    threads);
+      return false;
+    }
     const auto words = block_.template shared<int32>(0);
     const BlockPartitionScratch<Words> scratch{words, to_.experts, warps};
     const AllChoices choices{{nullptr, static_cast<int32>(sizes_.tokens * sizes_.top_k), 1,
@@ -133,6 +138,17 @@ class SendAndRoute : SendChosenRows<Format, kInFlight, Block> {
           block_.fetch_add(bad_ids_, static_cast<uint64>(bad), Order::kRelaxed, Scope::kGpu);
         });
     return told_;
+  }
+
+  // Where a wait has failed there is no partition, but kernels behind this one run: what they would
+  // read by rows that nobody has written lies anywhere. So each block names a row that there is for
+  // its share of the choices, `each` of them. Whoever reads the other tables cuts what they say.
+  STRETTO_PRIMITIVE void name_some_row(int32 each) const {
+    const auto count = static_cast<int32>(sizes_.tokens * sizes_.top_k);
+    const int32 begin = number_ * each;
+    for (int32 i = block_.thread_idx(); i < each && begin + i < count; i += block_.num_threads()) {
+      to_.row_of_choice[begin + i] = 0;
+    }
   }
 
   STRETTO_PRIMITIVE Words totals_of(int32 block) const {
