@@ -63,9 +63,10 @@ class Experts(Paths):
         self.give()
 
     def give(self):
-        """inputs and outputs of Stretto's."""
+        """inputs and outputs of Stretto's. Own ids and weights are copies: among those of all ranks they may begin at
+        no multiple of 16 bytes, which Stretto refuses."""
         own = slice(self.place.rank * self.each, (self.place.rank + 1) * self.each)
-        self.inputs = {"x": self.x, "ids": self.ids[own].contiguous(), "weights": self.weights[own].contiguous(),
+        self.inputs = {"x": self.x, "ids": self.ids[own].clone(), "weights": self.weights[own].clone(),
                        **self.own_weights()}
         self.outputs, self.result = {"y": torch.empty_like(self.y)}, "y"
 
@@ -165,8 +166,8 @@ class DealtExperts(Experts):
         layer = layers.MoEEpLayer(boot, fleet, layers.MoEWeightPack(w13=self.gate_up, w2=self.down),
                                   backend=layers.MegaConfig(megakernel=kernel))
         room, y = layer.create_workspace(self.each), torch.empty_like(self.y)
-        tensors = layers.MoEEpTensors(hidden_states=self.x, topk_ids=self.ids[own].contiguous(),
-                                      topk_weights=self.weights[own].contiguous(), output=y)
+        tensors = layers.MoEEpTensors(hidden_states=self.x, topk_ids=self.ids[own].clone(),
+                                      topk_weights=self.weights[own].clone(), output=y)
 
         def call():
             layer(tensors, workspace=room)
@@ -181,7 +182,7 @@ class ExpertsUp(Experts):
         t, k = self.sizes["t"], self.sizes["k"]
         own = slice(self.place.rank * self.each, (self.place.rank + 1) * self.each)
         both, self.times_moved = self.own_weights(), 1
-        self.inputs = {"x": self.x, "ids": self.ids[own].contiguous(), "wg": both["wg"], "wu": both["wu"]}
+        self.inputs = {"x": self.x, "ids": self.ids[own].clone(), "wg": both["wg"], "wu": both["wu"]}
         self.outputs, self.result = {"a": self.place.empty(t * k, self.inner)}, "a"
 
     def reference(self):

@@ -135,7 +135,7 @@ class Combine(Moved):
         t, h, _, k = self.sizes.values()
         d = self.place.normal(t * k, h)
         self.rows = d[self.order].contiguous()
-        self.inputs = {"d": d, "ids": self.ids, "weights": self.weights[self.own].contiguous()}
+        self.inputs = {"d": d, "ids": self.ids, "weights": self.weights[self.own].clone()}
         self.outputs, self.result = {"y": torch.empty_like(self.y)}, "y"
 
     def reference(self):
@@ -150,8 +150,8 @@ class DispatchCombine(Moved):
 
     def give(self):
         self.prepare_dispatch()
-        self.inputs = {"x": self.x, "ids": self.ids[self.own].contiguous(),
-                       "weights": self.weights[self.own].contiguous()}
+        self.inputs = {"x": self.x, "ids": self.ids[self.own].clone(),
+                       "weights": self.weights[self.own].clone()}
         self.outputs, self.result = {"y": torch.empty_like(self.y)}, "y"
 
     def reference(self):

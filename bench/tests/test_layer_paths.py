@@ -49,6 +49,7 @@ def one_rank(rank, meeting):
         assert set(infos) == set(given), (name, set(infos) ^ set(given))
         for one, info in infos.items():
             assert given[one].numel() == info.shape[0] * info.shape[1] and given[one].is_contiguous(), (name, one)
+            assert given[one].data_ptr() % 16 == 0, f"{name}: {one} begins at no multiple of 16 bytes"
 
         def close(what, got):
             error = (got.float() - right.float()).norm() / right.float().norm()
