@@ -200,11 +200,12 @@ STRETTO_DEVICE void gemm_load(const GemmParams& params, const GemmShared<kConfig
     }
     if constexpr (kConfig.adds > 0) {
       if (task.sum_step != 0) {
+        // Read anew ahead of the wait: what adds alone needs shall take no registers meanwhile.
+        const GemmTask sums = params.tasks[i];
         while (load_acquire_shared(shared.sums_ready) <= i) {
         }
         fence_proxy_async();
-        // As it stands in memory: what adds alone needs shall take no registers meanwhile.
-        load_sums<kConfig>(params, shared, params.tasks[i], maps, ring);
+        load_sums<kConfig>(params, shared, sums, maps, ring);
       }
     }
   }

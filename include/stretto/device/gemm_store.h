@@ -31,13 +31,29 @@ STRETTO_DEVICE void gemm_notify(const GemmParams& params, uint64 epoch, const Ge
   notify_signals(params.signals, epoch, params.notifies + task.first_notify, task.num_notifies);
 }
 
-// One thread: a tile as consumers hand it over. What is on its way to another GPU holds up the
-// loads of the same SM when the link is slow: so with `one_by_one` it is one chunk at a time while
-// tiles follow, and the queue stays in the chunks.
+// How many cycles at least stand between two chunks that go to another GPU while tiles follow; 0: a
+// chunk leaves as soon as the one before has. What is on its way holds up the loads of the same SM
+// when the link is slow: so it is one chunk at a time, the queue stays in the chunks, and they
+// leave over the time in which the next tile is multiplied. Where that is no longer than the link
+// takes, waiting would only make them late; beyond what the link takes when all SMs send, it
+// gains nothing more.
+template <GemmConfig kConfig>
+STRETTO_DEVICE uint32 cycles_between_chunks(uint32 num_k) {
+  constexpr uint32 kMultiplied = 2048;  // products of two 16-bit elements in a cycle of an SM
+  constexpr uint32 kOfBlock =
+      kChunkRows * layout_of(kConfig).chunk_columns * kTileK / kMultiplied * 9 / 8;
+  constexpr uint32 kLeast = 2560, kMost = 6000;  // half and all of what the link takes for all SMs
+  const uint32 cycles = num_k * kOfBlock;
+  if (cycles < kLeast) return 0;
+  return cycles < kMost ? cycles : kMost;
+}
+
+// One thread: a tile as consumers hand it over; `one_by_one` with `cycles` between as told above.
 template <GemmConfig kConfig, typename Store>
 STRETTO_DEVICE void store_by_chunks(const GemmShared<kConfig>& shared, RingPosition& ring,
-                                    bool one_by_one, Store store_chunk) {
+                                    bool one_by_one, uint32 cycles, Store store_chunk) {
   constexpr GemmLayout kLayout = layout_of(kConfig);
+  uint32 may_leave = cycles_now();
   // Stores that may still be reading their chunks: of all but the one that is written next.
   constexpr int32 kUnread =
       (kLayout.chunk_slots < kLayout.chunks ? kLayout.chunk_slots : kLayout.chunks) - 1;
@@ -51,6 +67,11 @@ STRETTO_DEVICE void store_by_chunks(const GemmShared<kConfig>& shared, RingPosit
   for (int32 chunk = 0; chunk < kLayout.chunks; ++chunk) {
     for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
       barrier_wait(shared.chunk_full + shared.chunk_index(consumer, ring.slot) * 8, ring.parity);
+      if (one_by_one) {
+        while (static_cast<int32>(cycles_now() - may_leave) < 0) {
+        }
+        may_leave = cycles_now() + cycles;
+      }
       store_chunk(consumer, chunk, shared.chunk(consumer, ring.slot));
       if (one_by_one) {
         tma_store_commit();
@@ -138,17 +159,11 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
         continue;
       }
     }
-    // The first is asked for ahead of the tile; a kernel that serves has no registers for it.
-    [[maybe_unused]] GemmDestination first{};
-    if constexpr (!kConfig.serves) {
-      if (task.num_destinations != 0) first = params.destinations[task.first_destination];
-    }
     const auto store_chunk = [&](int32 consumer, int32 chunk, uint32 from) {
       const int32 column = chunk % kChunksAcross * kLayout.chunk_columns;
       const int32 chunk_row = consumer * kConsumerRows + chunk / kChunksAcross * kChunkRows;
       for (uint32 d = 0; d < task.num_destinations; ++d) {
-        GemmDestination to =
-            !kConfig.serves && d == 0 ? first : params.destinations[task.first_destination + d];
+        GemmDestination to = params.destinations[task.first_destination + d];
         if constexpr (kConfig.serves) {
           to.row += shift;
           if (present < to.end) to.end = static_cast<uint16>(present);
@@ -169,7 +184,8 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
       }
       tma_store_commit();
     } else {
-      store_by_chunks<kConfig>(shared, ring, task.stores_far != 0 && i + 1 < end, store_chunk);
+      store_by_chunks<kConfig>(shared, ring, task.stores_far != 0 && i + 1 < end,
+                               cycles_between_chunks<kConfig>(task.num_k), store_chunk);
     }
     gemm_notify(params, epoch, task);
     mark(params.marks, i, Mark::done);

@@ -216,6 +216,13 @@ STRETTO_DEVICE void prefetch_line(const void* address) {
   asm volatile("prefetch.global.L1 [%0];" ::"l"(address) : "memory");
 }
 
+// Cycles of this SM's clock; it begins again at 0.
+STRETTO_DEVICE uint32 cycles_now() {
+  uint32 cycles;
+  asm volatile("mov.u32 %0, %%clock;" : "=r"(cycles)::"memory");
+  return cycles;
+}
+
 // Nanoseconds of a clock that all SMs share; it ticks every 32 ns on Hopper, more rarely
 // before.
 STRETTO_DEVICE uint64 global_time_ns() {
