@@ -173,7 +173,11 @@ struct OperatorSegment {
   // results, where a stage does. The ids of look-ups say which rows of tables are added up.
   int ids = -1, router_weights = -1;
   Edge edge = Edge::none;  // of a segment without stages: `input`, for the caller
-  bool is_edge() const { return stages.empty(); }
+  // The segment in front brings the product's `input`, as the product needs it.
+  bool is_fed = false;
+  bool is_edge() const { return stages.empty() && !product; }
+  // Of a product with an edge on both sides: the one in front of it, NAME.in.
+  bool feeds() const { return stages.empty() && product; }
   bool is_gather() const { return edge == Edge::gather; }
   bool operator==(const OperatorSegment&) const = default;
 };

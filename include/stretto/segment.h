@@ -28,8 +28,8 @@ struct Segment {
   int ranks = 1;
   DType dtype = DType::bf16;
   // Weights whose products are computed tile beside tile and become one result: 2 for a gated
-  // activation, whose tiles are half as wide. 0: nothing is multiplied, rows of choices are moved
-  // to their experts as they are.
+  // activation, whose tiles are half as wide. 0: nothing is multiplied: rows of choices are moved
+  // to their experts as they are, or a matrix to where a product that is another segment needs it.
   int weights = 1;
   // Each of `top_k` choices of a row takes a matrix of its own, of a stack of so many; 0: there is
   // one matrix for all. Then the results have a row for every choice.
@@ -46,6 +46,8 @@ struct Segment {
 
   bool is_routed() const { return experts > 0; }
   bool only_moves() const { return weights == 0; }
+  // A product of which something may be known alone.
+  bool has_name() const { return is_dense() && !only_moves() && kind.has_name(); }
   bool looks_up() const { return tables > 0; }
   // One matrix multiplies all rows.
   bool is_dense() const { return !is_routed() && !looks_up(); }
@@ -70,6 +72,9 @@ struct Segment {
   bool exchanges_input() const { return kind_of(kind.in).exchanges; }
   bool exchanges_output() const { return kind_of(kind.out).exchanges; }
   bool exchanges() const { return exchanges_input() || exchanges_output(); }
+  // What ranks exchange is columns of all rows on one side, of what they move or make, and own rows
+  // on the other.
+  bool turns_columns() const { return exchanges() && kind.weight == Held::rows; }
   // Tiles are made before they are sent, not after.
   bool sends_tiles() const {
     const EdgeKind& behind = kind_of(kind.out);
@@ -77,7 +82,8 @@ struct Segment {
   }
   // Ranks have blocks of the rows of what they begin or end with.
   bool owns_rows() const {
-    return gathers() || kind.out == Edge::reduce_scatter || multiplies_own_rows();
+    return gathers() || kind.out == Edge::reduce_scatter || multiplies_own_rows() ||
+           turns_columns();
   }
   bool communicates() const { return kind.in != Edge::none || kind.out != Edge::none; }
 

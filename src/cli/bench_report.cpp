@@ -52,7 +52,7 @@ Json parts_json(const runtime::RunParts& parts) {
 // Whether rows go to the experts that they choose, or come back, and nobody multiplies them.
 bool only_moves(const Operator& op) {
   return std::any_of(op.segments.begin(), op.segments.end(), [](const OperatorSegment& segment) {
-    return segment.product && segment.product->only_moves();
+    return segment.product && segment.product->is_routed() && segment.product->only_moves();
   });
 }
 

@@ -145,12 +145,16 @@ void cut_result_of_shards(SegmentLowering& state) {
   ShardCutter(state, static_cast<int32_t>(state.op.n)).cut();
 }
 
+void cut_columns_of_shards(SegmentLowering& state) {
+  ShardCutter(state, static_cast<int32_t>(state.op.local_n())).cut();
+}
+
 void cut_input_of_chunks(SegmentLowering& state) {
   cut_segments(state, static_cast<int32_t>(state.op.k));
 }
 
 void cut_result_of_chunks(SegmentLowering& state) {
-  cut_segments(state, static_cast<int32_t>(state.op.n));
+  cut_segments(state, static_cast<int32_t>(state.op.local_n()));
 }
 
 void cut_pieces(SegmentLowering& state) {

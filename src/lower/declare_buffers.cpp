@@ -66,10 +66,19 @@ void Declarer::declare_product(SegmentLowering& product) {
   const Segment& op = product.op;
   const Schedule& schedule = product.schedule;
   const Operator& whole = product.whole;
-  const std::string prefix = prefix_ + (is_one_ ? "" : product.part.name + "_");
+  std::string prefix = prefix_ + (is_one_ ? "" : product.part.name + "_");
+  std::replace(prefix.begin(), prefix.end(), '.', '_');  // no buffer's name has a dot
   BufferIds& ids = product.buffers;
   const int copies = schedule.reuse == Reuse::double_buffer ? 2 : 1;
-  ids.a = input(product.part.input);
+  if (product.part.feeds()) {
+    ids.a = input(product.part.input);
+    part_->brought = ids.a;
+    if (product.pattern.declare_buffers == nullptr) return;  // one rank has it
+    product.pattern.declare_buffers(product, PatternBuffers(*this, prefix, copies));
+    part_->brought = op.exchanges() ? ids.exchanged : ids.gathered;
+    return;
+  }
+  ids.a = product.part.is_fed ? part_->brought : input(product.part.input);
   for (const int weight : product.part.weights) product.weights.push_back(input(weight, true));
   ids.b = product.weights[0];
   for (const int id : product.part.stages) {
@@ -101,13 +110,18 @@ void Declarer::declare_product(SegmentLowering& product) {
                                ? ids.out
                                : add_named(name_of(whole.tensor(out)), kept, BufferRole::local,
                                            op.local_m(), op.local_n()));
-    if (op.kind.weight == Held::rows) set_shares(product.kept.back(), op.shares_of(op.n));
+    const bool is_result = out == product.part.result;  // of which ranks may have rows
+    if (op.kind.weight == Held::rows && !(is_result && op.turns_columns())) {
+      set_shares(product.kept.back(), op.shares_of(op.n));
+    }
   }
   if (const int ranges = std::max(product.splits(), product.phases()); ranges > 1) {
     ids.ranges =
         add(prefix + "ranges", DType::fp32, BufferRole::local, ranges * op.local_m(), op.local_n());
     if (op.kind.weight == Held::rows) set_shares(ids.ranges, op.shares_of(op.n));
   }
+  // The last rank makes fewer columns, of all of which each has own rows.
+  if (op.turns_columns() && !op.shares_of(op.n).are_even()) state_.cuts_columns = true;
   if (product.pattern.declare_buffers == nullptr) return;
   product.pattern.declare_buffers(product, PatternBuffers(*this, prefix, copies));
 }

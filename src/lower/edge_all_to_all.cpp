@@ -105,6 +105,12 @@ void check_exchange(Case& c) {
 
 const Pattern& exchange_by(const Segment& op, const Schedule& schedule) {
   const bool by_nccl = schedule.mover == Mover::nccl;
+  if (op.turns_columns() && op.exchanges_input()) {
+    return by_nccl ? patterns::nccl_rows_to_columns : patterns::rows_to_columns;
+  }
+  if (op.turns_columns()) {
+    return by_nccl ? patterns::nccl_columns_to_rows : patterns::columns_to_rows;
+  }
   if (op.exchanges_input()) {
     return by_nccl ? patterns::nccl_exchange_input : patterns::exchange_input;
   }

@@ -147,6 +147,12 @@ AfterTiles emit_gathered_columns(SegmentLowering& state, Emitter& emit, bool) {
   return {};
 }
 
+void put_all_side_by_side(SegmentLowering& state, Emitter& emit) {
+  for (size_t chunk = 0; chunk < state.layout.chunks.size(); ++chunk) {
+    for (int rank = 0; rank < state.op.ranks; ++rank) put_side_by_side(state, emit, rank, chunk);
+  }
+}
+
 AfterTiles emit_columns_dealt(SegmentLowering& state, Emitter& emit, bool) {
   const BufferIds& ids = state.buffers;
   const int ranks = state.op.ranks;
@@ -196,6 +202,7 @@ const Pattern patterns::nccl_exchange_input{.lay_out_rows = lay_out_own,
                                             .cut_pieces = cut_own_rows,
                                             .declare_buffers = declare_input,
                                             .emit_input = gather_columns,
+                                            .settle_input = put_all_side_by_side,
                                             .emit_tiles = emit_gathered_columns,
                                             .by_nccl = true,
                                             .moves_input = true,

@@ -1,6 +1,7 @@
-// A product of own rows, then all-to-all: every rank's tiles go to who owns their columns, by
-// epilogue or mover. Where the caller's tensor is the destination, they land beside it, and a copy
-// takes them there; what later segments read is written in its place at once.
+// A product, then all-to-all: tiles of own rows go to who owns their columns, or tiles of own
+// columns to who owns their rows, by epilogue or mover. Where the caller's tensor is the
+// destination, they land beside it, and a copy takes them there; what later segments read is
+// written in its place at once.
 #include <algorithm>
 #include <memory>
 
@@ -69,14 +70,23 @@ class OutputExchange {
     }
   }
 
-  // The owner's place for what `rank` computes of its columns.
+  // Tiles are cut where owners meet.
+  int owner_of(const Rect& tile) const {
+    return state_.op.turns_columns() ? state_.shards.owner(tile.row0)
+                                     : tile.col0 / state_.cols_each();
+  }
+  // The owner's place for what `rank` computes for it.
   Rect at_owner(int rank, int owner, const Rect& rect) const {
+    if (state_.op.turns_columns()) {
+      return rect.moved(-static_cast<int32_t>(state_.shards.begin(owner)),
+                        rank * state_.cols_each());
+    }
     return rect.moved(static_cast<int32_t>(state_.shards.begin(rank)), -owner * state_.cols_each());
   }
 
   void write_tile(int rank, int32_t tile) {
     const Rect rect = state_.rect_of(rank, tile);
-    const int owner = rect.col0 / state_.cols_each();
+    const int owner = owner_of(rect);
     if (owner == rank) {
       emit_.write(region_of(at_owner(rank, rank, rect), state_.buffers.out, rank));
     } else if (state_.stages_partials()) {
@@ -173,7 +183,25 @@ void declare_landed(SegmentLowering& state, const PatternBuffers& buffers) {
   buffers.set_shares(ids.exchanged, state.col_shards());
 }
 
+void declare_landed_rows(SegmentLowering& state, const PatternBuffers& buffers) {
+  const Segment& op = state.op;
+  BufferIds& ids = state.buffers;
+  if (state.stages_partials()) {
+    ids.part = buffers.local("part", op.dtype, op.m, state.cols_each());
+    buffers.set_shares(ids.part, state.col_shards());
+  }
+  ids.exchanged = buffers.is_callers(ids.out)
+                      ? buffers.symmetric("landed", op.dtype, state.shards.block(), op.n)
+                      : ids.out;
+}
+
 }  // namespace
+
+const Pattern patterns::columns_to_rows{.lay_out_rows = lay_out_chunked_shards,
+                                        .cut_pieces = cut_columns_of_shards,
+                                        .declare_buffers = declare_landed_rows,
+                                        .emit_tiles = emit_exchange_output,
+                                        .peers_write_result = true};
 
 const Pattern patterns::exchange_output{.lay_out_rows = lay_out_own,
                                         .cut_pieces = cut_own_rows,

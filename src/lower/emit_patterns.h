@@ -20,7 +20,10 @@ extern const Pattern nccl_reduce;      // tiles, then reduce-scatter or all-redu
 extern const Pattern packed_reduce;    // the same for groups of waves, stored tile by tile
 extern const Pattern exchange_input;   // own columns to the owners of rows, then their tiles
 extern const Pattern exchange_output;  // tiles of own rows, to the owners of their columns
-extern const Pattern nccl_exchange_input, nccl_exchange_output;  // by all-to-alls of chunks
+extern const Pattern rows_to_columns;  // own rows, to the owners of their columns; no tiles
+extern const Pattern columns_to_rows;  // tiles of own columns, to the owners of their rows
+extern const Pattern nccl_rows_to_columns, nccl_columns_to_rows;  // by all-to-alls of all rows
+extern const Pattern nccl_exchange_input, nccl_exchange_output;   // by all-to-alls of chunks
 }  // namespace patterns
 
 // Tiles of own rows, of what all ranks have sent.

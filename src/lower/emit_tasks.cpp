@@ -34,8 +34,9 @@ class SegmentsInTurn {
     const std::vector<OperatorSegment>& segments = state_.op.segments;
     for (size_t i = 0; i < segments.size(); ++i) {
       for (size_t p = 0; p < parts_; ++p) emit_segment(i, p);
-      const bool is_product = segments[i].product && segments[i].product->is_dense();
-      if (is_product) next_product_ += parts_;
+      const bool is_dense = segments[i].product && segments[i].product->is_dense();
+      const bool is_product = is_dense && !segments[i].feeds();
+      if (is_dense) next_product_ += parts_;
       if (is_product && movers_go_on(i)) i = last_of_leg(i);
       // Its collective has made the stages that follow, or its sums have.
       if (is_product && state_.products[next_product_ - parts_].normed) ++i;
@@ -63,7 +64,8 @@ class SegmentsInTurn {
       finish(p);
       const bool goes_on = gathers ? movers_hand_over(*gathers)
                                    : is_sent_by_stage(state_, state_.parts[p], segment(i, p)) ||
-                                         takes_rows_with_tiles(state_.schedule, segment(i, p));
+                                         takes_rows_with_tiles(state_.schedule, segment(i, p)) ||
+                                         (segment(i, p).is_fed && tiles_await_input());
       if (!goes_on) {
         Emitter emit(state_, state_.lanes, state_.parts[p]);
         end_kernels(state_, emit);
@@ -78,6 +80,7 @@ class SegmentsInTurn {
     if (segment(i, p).product->looks_up()) return emit_pooled(p);
     SegmentLowering& product = state_.products[next_product_ + p];
     schedule_ = state_.schedule_of[next_product_ / parts_];
+    if (segment(i, p).feeds()) return bring_input(p);
     product_ = next_product_;
     send_input(next_product_ + p);
     const bool rows_sum = i + 1 < state_.op.segments.size() && sums_with_rows(product) &&
@@ -85,6 +88,21 @@ class SegmentsInTurn {
     keep(p, product.pattern.emit_tiles(product, *emitters_[next_product_ + p], rows_sum));
     if (!state_.is_split()) finish(p);
     if (movers_go_on(i)) go_on(i, p);
+  }
+
+  // What is moved to where the next segment's product takes it.
+  void bring_input(size_t p) {
+    SegmentLowering& moved = state_.products[next_product_ + p];
+    send_input(next_product_ + p);
+    if (moved.pattern.settle_input != nullptr) {
+      moved.pattern.settle_input(moved, *emitters_[next_product_ + p]);
+    }
+    keep(p, {});
+  }
+
+  // Whether they do so tile by tile, in the kernel that is there already.
+  bool tiles_await_input() const {
+    return state_.products[next_product_ - parts_].schedule.sync != Sync::event;
   }
 
   void emit_routed_product(size_t p) {
@@ -133,7 +151,7 @@ class SegmentsInTurn {
     if (!state_.is_split() || state_.lanes.comm == 0) return false;
     const SegmentLowering& product = state_.products[product_];
     const bool sums_stay = !product.pattern.adds_slots || product.reduces_with_tiles();
-    if (product.by_nccl() || product.pattern.deals_columns() || !sums_stay) return false;
+    if (product.by_nccl() || product.op.exchanges_output() || !sums_stay) return false;
     // The rows take them no longer than a part's tiles take, beside which memory is a third as
     // fast.
     const Pace pace(product.op, product.schedule, state_.machine);

@@ -46,6 +46,11 @@ void lay_out_own(SegmentLowering& state) {
   state.layout = state.kernel_per_chunk() ? chunked_shards(own, state.shard_cuts) : plain_rows(own);
 }
 
+void lay_out_chunked_shards(SegmentLowering& state) {
+  state.shard_cuts = cut_rows(block_of(state), equal_chunks(state.schedule), state.schedule.tile_m);
+  state.layout = chunked_shards(state.shards, state.shard_cuts);
+}
+
 void lay_out_chunks(SegmentLowering& state) {
   const Schedule& schedule = state.schedule;
   // With this many rows of each shard, a chunk of all shards is a number of whole tiles.

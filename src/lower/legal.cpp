@@ -25,6 +25,7 @@ std::vector<std::string> legal(const Segment& op, const Schedule& schedule,
   const EdgeRow& row = row_at(op);
   STRETTO_ASSERT(row.check != nullptr, "an edge of rows that choose matrices");
   row.check(c);
+  if (op.only_moves()) check_brought(c);
   check_size(c);
   return std::move(c.reasons);
 }

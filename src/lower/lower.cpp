@@ -122,6 +122,15 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
       any([](const Schedule& s) { return s.sync != Sync::event; })) {
     blocks = std::max(blocks, 1);
   }
+  // So may a collective, where all SMs have tiles that await what another segment makes by it.
+  const auto awaits = [](const SegmentLowering& one) {
+    return one.part.feeds() || one.op.turns_columns();
+  };
+  if (op.ranks > 1 && std::any_of(products.begin(), products.end(), awaits) &&
+      any([](const Schedule& s) { return s.mover == Mover::nccl; }) &&
+      any([](const Schedule& s) { return s.sync != Sync::event; })) {
+    nccl = std::max(nccl, 1);
+  }
   const int others = blocks + nccl;
   for (LookUpLowering& one : look_ups) one.sms_of_others = others;
   for (SegmentLowering& product : products) product.sms_of_others = others;

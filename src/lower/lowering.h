@@ -56,6 +56,7 @@ struct RestoredRows {
 struct PartLowering {
   const RowPart& rows;
   std::vector<uint16_t> results;  // by tensor: the buffer that holds it for later segments
+  uint16_t brought = 0;           // what the last segment that feeds a product brings
 };
 
 // Of one product, for one part of the rows: what its steps leave for one another. All of them share
@@ -168,7 +169,7 @@ struct SegmentLowering {
   }
   // Gathers write own rows beside those of others, and tiles take them from there.
   bool gathers_own_rows() const {
-    return pattern.pushes_rows() && schedule.own == OwnRows::gathered;
+    return pattern.pushes_rows() && (schedule.own == OwnRows::gathered || op.only_moves());
   }
   // Whether no mover has to write these rows for the rank.
   bool owns_rows(int rank, const Rect& rows) const {
@@ -177,7 +178,7 @@ struct SegmentLowering {
   }
   int32_t num_tasks() const { return grid.count() * splits(); }
   // Columns of the result that a tile has; each weight has as many.
-  int tile_cols() const { return schedule.tile_n / op.weights; }
+  int tile_cols() const { return schedule.tile_n / std::max(1, op.weights); }
   int compute_lanes() const;  // per rank
   // SMs that lanes of others take, and kernels that streams wait for.
   int sms_for_others() const;

@@ -22,9 +22,12 @@ struct Pattern {
   void (*declare_buffers)(SegmentLowering& product, const PatternBuffers& buffers) = nullptr;
   // emit_tasks: what moves the input, and may stand before what precedes the tiles. Null: nothing.
   void (*emit_input)(SegmentLowering& product, Emitter& emit) = nullptr;
+  // Of a segment that only moves, what is left to do with what has come. Null: nothing.
+  void (*settle_input)(SegmentLowering& product, Emitter& emit) = nullptr;
   // And the tiles, and what moves their results. `rows_sum`: partial sums are sent to their slots,
   // and stages over rows add them.
-  AfterTiles (*emit_tiles)(SegmentLowering& product, Emitter& emit, bool rows_sum);
+  // Null: such a segment only moves.
+  AfterTiles (*emit_tiles)(SegmentLowering& product, Emitter& emit, bool rows_sum) = nullptr;
 
   bool communicates = true;
   bool by_nccl = false;
@@ -49,18 +52,22 @@ struct Pattern {
 const Pattern& pattern_of(const Segment& op, const Schedule& schedule);
 
 // Layouts of rows (lay_out_rows.cpp): as they come, all of them or the rank's own; shard by shard;
-// the rank's own, chunk by chunk; chunks of all shards in turn, as collectives take them; shards
-// whose groups of tiles are packed.
+// the rank's own, chunk by chunk; chunks of one shard after the other, whose tiles are of one
+// owner; chunks of all shards in turn, as collectives take them; shards whose groups of tiles are
+// packed.
 void lay_out_plain(SegmentLowering& product);
 void lay_out_shards(SegmentLowering& product);
 void lay_out_own(SegmentLowering& product);
+void lay_out_chunked_shards(SegmentLowering& product);
 void lay_out_chunks(SegmentLowering& product);
 void lay_out_packed(SegmentLowering& product);
 
 // Pieces (cut_pieces.cpp): blocks of the rows of every shard; of the result, or shares of its tiles
-// where nobody owns rows; of own rows, in the columns of every rank; what an owner has in a chunk.
+// where nobody owns rows; of what a rank makes of every shard's rows; of own rows, in the columns
+// of every rank; what an owner has in a chunk.
 void cut_input_of_shards(SegmentLowering& product);
 void cut_result_of_shards(SegmentLowering& product);
+void cut_columns_of_shards(SegmentLowering& product);
 void cut_own_rows(SegmentLowering& product);
 void cut_input_of_chunks(SegmentLowering& product);
 void cut_result_of_chunks(SegmentLowering& product);

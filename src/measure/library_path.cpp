@@ -154,6 +154,8 @@ void LibraryPath::enqueue_input(int rank, size_t number) const {
   } else if (kind_of(product.kind.in).feeds && !product.exchanges_input()) {
     tensors_.nccl()->all_gather({rank, team_of(product)}, stream, from, mine.rows.address(),
                                 block * product.k, op_.dtype);
+  } else if (product.turns_columns()) {
+    exchange_back(rank, product, from, mine.rows.address(), product.shares_of(product.k));
   } else if (product.exchanges_input()) {
     exchange(rank, product, from, mine.rows.address(), product.shares_of(product.k));
   }
@@ -203,7 +205,7 @@ void LibraryPath::enqueue_products(int rank, const OperatorSegment& segment) con
   const Segment& product = *segment.product;
   if (!product.is_dense()) return;
   const int64_t k = product.local_k(), n = product.local_n(), m = product.local_m();
-  const bool is_moved = product.kind.in != Edge::none && product.ranks > 1;
+  const bool is_moved = segment.is_fed || (product.kind.in != Edge::none && product.ranks > 1);
   const cuda::DevicePtr a = is_moved ? mine.rows.address() : tensor(rank, segment.input, mine.rows);
   for (const int weight : segment.weights) {
     tensors_.cublas(rank).multiply({a, m, k, k, op_.dtype},
@@ -249,6 +251,8 @@ void LibraryPath::enqueue_output(int rank, size_t number) const {
   const EdgeKind& edge = kind_of(product.kind.out);
   if (edge.exchanges && product.looks_up()) {
     exchange(rank, product, made, own, by_tables(product));
+  } else if (product.turns_columns()) {
+    exchange(rank, product, made, own, product.shares_of(product.n));
   } else if (edge.exchanges) {
     exchange_back(rank, product, made, own, product.shares_of(product.n));
   } else if (edge.adds && edge.reaches_all) {

@@ -33,6 +33,9 @@ struct SegmentCut {
 
 // Once all stages are in segments: whose the edges between them are.
 void put_edges(SegmentCut& cut);
+// A dense product with an edge on both sides becomes two segments, each with one of them: NAME.in
+// in front of NAME.
+void part_edges(SegmentCut& cut);
 // What the caller gets otherwise than ranks have it, where no product moves it: segments behind all
 // others.
 void put_edges_of_outputs(SegmentCut& cut);

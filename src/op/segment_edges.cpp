@@ -8,6 +8,15 @@
 namespace stretto {
 namespace {
 
+bool has_edges_on_both_sides(const Segment& product) {
+  return product.kind.in != Edge::none && product.kind.out != Edge::none;
+}
+
+// Of what ranks make in their columns, own rows go to each.
+bool turns_result(const ProductKind& kind) {
+  return kind.weight == Held::rows && kind.in == Edge::none && kind_of(kind.out).exchanges;
+}
+
 class EdgePutter {
  public:
   explicit EdgePutter(SegmentCut& cut) : cut_(cut), op_(cut.op), segments_(cut.segments) {}
@@ -30,13 +39,6 @@ class EdgePutter {
       }
     }
     for (const OperatorSegment& one : segments_) {
-      if (one.product && !one.product->only_moves() && one.product->kind.in != Edge::none &&
-          one.product->kind.out != Edge::none) {
-        cut_.refuse_made(
-            one.result,
-            fmt::format("{} has an edge on both sides of its product; no schedule serves that",
-                        one.name));
-      }
       const bool adds_choices =
           one.product && one.product->is_routed() && one.product->kind.weight == Held::cols;
       if (adds_choices && one.router_weights < 0) {
@@ -69,16 +71,18 @@ class EdgePutter {
   }
 
   static bool is_served(const OperatorSegment& one) {
-    const ProductKind& kind = one.product->kind;
+    ProductKind kind = one.product->kind;
+    // Another segment brings what such a product takes.
+    if (one.product->is_dense() && has_edges_on_both_sides(*one.product)) kind.in = Edge::none;
     if (one.product->looks_up()) return kind.out == Edge::none || one.product->exchanges_output();
     const bool is_alone = kind.in == Edge::none && kind.out == Edge::none;
     if (one.product->is_dense() && kind.weight == Held::whole && is_alone) return true;
-    if (!one.product->is_routed()) return kind.has_name();
+    if (!one.product->is_routed()) return kind.has_name() || turns_result(kind);
     switch (kind.weight) {
       case Held::rows:
         return kind.out == Edge::none && (kind.in == Edge::gather || kind.in == Edge::none);
       case Held::cols:
-        return kind_of(kind.out).adds && !kind_of(kind.out).goes_by_ids;
+        return kind.in == Edge::none && kind_of(kind.out).adds && !kind_of(kind.out).goes_by_ids;
       case Held::experts:
         return true;
       case Held::whole:
@@ -214,9 +218,46 @@ class EdgePutter {
   std::vector<OperatorSegment>& segments_;
 };
 
+// What is moved is A alone, so it has as many columns as K.
+OperatorSegment in_front_of(const Operator& op, const OperatorSegment& one) {
+  const Segment& product = *one.product;
+  const Stage& stage = op.stage(one.stages[0]);
+  const Tensor& a = op.tensor(one.input);
+  OperatorSegment feeds;
+  feeds.name = one.name + ".in";
+  feeds.input = feeds.result = one.input;
+  feeds.result_held = stage.needs[0];
+  // Who has columns before, or has them behind, says of which ranks the edge is.
+  const int team = kind_of(product.kind.in).exchanges && a.held == Held::cols ? a.team : stage.team;
+  Segment moves;
+  moves.kind = {stage.needs[0] == Held::rows ? Held::whole : Held::rows, product.kind.in,
+                Edge::none};
+  moves.ranks = team > 0 ? team : op.ranks;
+  moves.teams = op.ranks / moves.ranks;
+  moves.m = a.rows / moves.teams;
+  moves.n = moves.k = a.cols;
+  moves.dtype = op.dtype;
+  moves.weights = 0;
+  feeds.product = moves;
+  return feeds;
+}
+
 }  // namespace
 
 void put_edges(SegmentCut& cut) { EdgePutter(cut).put(); }
+
+void part_edges(SegmentCut& cut) {
+  std::vector<OperatorSegment> parted;
+  for (OperatorSegment& one : cut.segments) {
+    if (one.product && one.product->is_dense() && has_edges_on_both_sides(*one.product)) {
+      parted.push_back(in_front_of(cut.op, one));
+      one.product->kind.in = Edge::none;
+      one.is_fed = true;
+    }
+    parted.push_back(std::move(one));
+  }
+  cut.segments = std::move(parted);
+}
 
 void put_edges_of_outputs(SegmentCut& cut) {
   for (const OperatorOutput& output : cut.op.outputs) {

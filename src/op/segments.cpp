@@ -25,6 +25,7 @@ class SegmentCutter {
       return !hands_over(op_.stage(segment.stages[0]).kind);
     });
     put_edges_of_outputs(cut_);
+    part_edges(cut_);
     op_.segments = std::move(segments_);
   }
 
@@ -120,7 +121,7 @@ class SegmentCutter {
                            op_.ranks,
                            op_.dtype};
     // Own rows are a rank's in any team: what comes column by column comes from who has it.
-    const int team = kind_of(edge).exchanges ? a.team : stage.team;
+    const int team = kind_of(edge).exchanges && a.held == Held::cols ? a.team : stage.team;
     if (team > 0) {
       made.product->ranks = team;
       made.product->teams = op_.ranks / team;

@@ -1,5 +1,7 @@
 #include "schedule/default_tile.h"
 
+#include <algorithm>
+
 #include "core/ceil_div.h"
 
 namespace stretto {
@@ -17,7 +19,7 @@ TileShape default_tile(const Segment& op, int compute_sms) {
   const int64_t cols = op.exchanges_output() ? op.shares_of(op.n).block() : op.local_n();
   const int64_t shard_rows = op.row_shards().block();
   while (tile.m > kLeast && tile.m >= 2 * rows) tile.m /= 2;
-  while (tile.n > kLeast * op.weights && tile.n >= 2 * cols) tile.n /= 2;
+  while (tile.n > kLeast * std::max(1, op.weights) && tile.n >= 2 * cols) tile.n /= 2;
   while (tile.m > kEfficient && tile.m >= 2 * shard_rows) tile.m /= 2;
   while (ceil_div(rows, tile.m) * ceil_div(op.local_n(), tile.n) < compute_sms) {
     if (tile.n >= tile.m && tile.n > kEfficient) {

@@ -69,6 +69,16 @@ std::string why_no_library(const Operator& op, const OperatorSegment& product, G
       to_string(gemm), to_string(op.stage(product.stages.back()).kind));
 }
 
+// A library is told no part of its input, so nothing but a kernel's end can stand before it.
+std::string why_not_fed_so(const OperatorSegment& feeds, const Schedule& brings, GemmBy gemm) {
+  if (!feeds.feeds() || gemm == GemmBy::tiles || brings.sync == Sync::event) return "";
+  const bool ends = brings.granularity == Granularity::whole;
+  return fmt::format(
+      "gemm={} behind {} with sync={}, which its kernel knows nothing of: take "
+      "sync=event{} there, or gemm=tiles",
+      to_string(gemm), feeds.name, to_string(brings.sync), ends ? "" : " and granularity=whole");
+}
+
 // Collectives that go by ids bring each rank's own tokens, ids and weights to all, or what each has
 // of all.
 std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorSegment*>& products,
@@ -163,6 +173,10 @@ std::vector<std::string> why_not_beside_others(const Operator& op, const Operato
     if (std::string why = why_no_library(op, *products[at], one.gemm); !why.empty()) {
       reasons.push_back(std::move(why));
     }
+  }
+  if (products[at]->is_fed) {
+    std::string why = why_not_fed_so(*products[at - 1], schedule.products[at - 1], one.gemm);
+    if (!why.empty()) reasons.push_back(std::move(why));
   }
   if (products[at]->product->is_routed() && one.collectives == CollectivesBy::low_latency) {
     if (std::string why = why_not_by_ids(op, products, at, schedule.split); !why.empty()) {

@@ -6,7 +6,7 @@ namespace stretto {
 
 // Rows that lie in order already are taken as they lie.
 void check_permute(Case& c) {
-  if (c.op.only_moves() && c.schedule.permute == Permute::load) {
+  if (c.op.is_routed() && c.op.only_moves() && c.schedule.permute == Permute::load) {
     c.refuse("permute=load with rows that no tile loads: take permute=pass");
   }
   if (c.schedule.permute == Permute::load || c.op.is_routed()) return;

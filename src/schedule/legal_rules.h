@@ -46,6 +46,9 @@ void check_pair(Case& c);
 void check_routed(Case& c);
 void check_permute(Case& c);
 
+// legal_brought.cpp: what brings a product its input, beside the rules of its edge.
+void check_brought(Case& c);
+
 // legal_look_ups.cpp: all that there is to say of pooled look-ups.
 void check_look_ups(Case& c);
 

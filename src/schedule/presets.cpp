@@ -60,17 +60,32 @@ Schedule make_sequential(const Segment& op, const Machine& machine) {
   return finish(with_nccl(Granularity::whole, Sync::event, op), op, machine);
 }
 
+// What brings a product its input has no tiles, and a boundary or each piece's wait stands before
+// those of the product: it goes at once, and chunks hide nothing more.
+Schedule moved_at_once(Schedule schedule) {
+  schedule.granularity = Granularity::whole;
+  schedule.sync = Sync::event;
+  schedule.chunks = 1;
+  return schedule;
+}
+
 Schedule make_library(const Segment& op, const Machine& machine) {
   if (op.is_routed()) return routed_sequential(op, machine, GemmBy::library);
   Schedule schedule = make_sequential(op, machine);
-  schedule.gemm = GemmBy::library;
+  if (!op.only_moves()) schedule.gemm = GemmBy::library;
   return schedule;
 }
+
+Schedule make_decomposed(const Segment& op, const Machine& machine);
 
 // Where the device language cannot make them, collectives stay NCCL's.
 Schedule make_low_latency(const Segment& op, const Machine& machine) {
   const bool is_fast = why_no_low_latency(op, machine, RowCount::fixed).empty();
-  if (op.only_moves() && !is_fast) return routed_few_rows(op, machine);
+  if (op.only_moves() && !is_fast) {
+    // Collectives are of one kind in a plan, and NCCL's would be those of products.
+    return op.is_routed() ? routed_few_rows(op, machine)
+                          : moved_at_once(make_decomposed(op, machine));
+  }
   Schedule schedule = op.only_moves() ? make_sequential(op, machine) : make_library(op, machine);
   if (is_fast || op.is_routed()) schedule.collectives = CollectivesBy::low_latency;
   return schedule;
@@ -80,7 +95,8 @@ Schedule make_low_latency(const Segment& op, const Machine& machine) {
 Schedule make_few_rows(const Segment& op, const Machine& machine) {
   Schedule schedule = make_low_latency(op, machine);
   const bool collects = schedule.collectives == CollectivesBy::low_latency;
-  if (collects && why_no_few_rows(op).empty() && sends_in_time(op, machine.sms)) {
+  if (collects && !op.only_moves() && why_no_few_rows(op).empty() &&
+      sends_in_time(op, machine.sms)) {
     schedule.gemm = GemmBy::few_rows;
   }
   return schedule;
@@ -90,6 +106,7 @@ Schedule make_two_chunk(const Segment& op, const Machine& machine) {
   Schedule schedule = with_nccl(Granularity::chunk, Sync::event, op);
   schedule.chunks = 2;
   schedule.comm_sms = machine.nccl_sms;
+  if (op.is_dense() && op.only_moves()) schedule = moved_at_once(schedule);
   return finish(schedule, op, machine);
 }
 
@@ -105,7 +122,7 @@ Schedule make_decomposed(const Segment& op, const Machine& machine) {
   // alternate by epoch.
   schedule.reuse = Reuse::ack;
   // Few tiles of own rows fill a kernel: two of them have a half each.
-  if (op.exchanges_input()) schedule.chunks = 2;
+  if (op.exchanges_input() && !op.only_moves()) schedule.chunks = 2;
   if (op.exchanges_output() && op.ranks > 1) {
     schedule.groups = {op.ranks - op.ranks / 2, op.ranks / 2};
   }
@@ -115,6 +132,7 @@ Schedule make_decomposed(const Segment& op, const Machine& machine) {
 Schedule make_waves(const Segment& op, const Machine& machine) {
   Schedule schedule = with_nccl(Granularity::waves, Sync::counter, op);
   schedule.comm_sms = machine.nccl_sms;
+  if (op.is_dense() && op.only_moves()) schedule = moved_at_once(schedule);
   return finish(schedule, op, machine);
 }
 
@@ -135,7 +153,7 @@ int exchange_sms(const Segment& op, const Machine& machine) {
 // Behind an all-to-all tiles begin with what their rank has of K, where that is whole steps.
 int phases_by_source(const Segment& op) {
   constexpr int kMostRanks = 16;
-  if (!op.exchanges_input() || op.weights > 1 || op.ranks > kMostRanks) return 1;
+  if (!op.exchanges_input() || op.weights != 1 || op.ranks > kMostRanks) return 1;
   if (!problems(op).empty()) return 1;
   return op.shares_of(op.k).block() % kSplitStep == 0 ? op.ranks : 1;
 }
@@ -179,6 +197,7 @@ Schedule make_tiles(const Segment& op, const Machine& machine) {
     if (schedule.order == Order::peer_staggered) schedule.order = Order::interleaved;
     return schedule;
   }
+  if (op.only_moves()) return schedule;
   const FusedPoint point = fused_point(op, machine, schedule.comm_sms);
   schedule.comm_sms = point.comm_sms;
   schedule.tile_m = point.tile.m;

@@ -33,7 +33,7 @@ BeyondSimulated::BeyondSimulated(const Operator& op, const Machine& machine, con
     }
     products.push_back(*segment.product);
     std::vector<Known>& known = by_product_.emplace_back();
-    if (!segment.product->kind.has_name()) continue;
+    if (!segment.product->has_name()) continue;
     const Segment product = of_one_weight(*segment.product);
     auto weighed = weighed_schedules(product, machine, tuning, predictions);
     std::erase_if(weighed, [&](const WeighedSchedule& one) {

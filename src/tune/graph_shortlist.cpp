@@ -39,7 +39,7 @@ std::vector<std::vector<Schedule>> others_of_products(const Operator& op, const 
   for (const OperatorSegment& segment : op.segments) {
     if (!segment.product) continue;
     std::vector<Schedule>& of_product = others.emplace_back();
-    if (!segment.product->kind.has_name()) continue;  // nothing is known of it alone
+    if (!segment.product->has_name()) continue;  // nothing is known of it alone
     of_product = shortlist(of_one_weight(*segment.product), machine, tuning, RowCount::fixed, most,
                            predictions);
     for (Schedule& one : of_product) one = for_weights_of(*segment.product, one);

@@ -74,12 +74,18 @@ std::optional<AutoSchedules> measured_graph(const Operator& op, const Machine& m
   return std::nullopt;
 }
 
-// Products that ranks make each for itself: nobody measures them alone.
+// Nobody measures them alone: products that ranks make each for itself, and what is one side of a
+// product with an edge on both.
 AutoSchedule of_unnamed(const Segment& product, const Machine& machine) {
   AutoSchedule found;
   found.schedule = find_preset("tiles").make(product, machine);
-  found.reason = "tiles, since nothing of it communicates";
-  found.sureness.within = 0;
+  if (product.communicates()) {
+    found.reason = "tiles, since nothing is known of it alone";
+    found.sureness = sure_elsewhere(product, HUGE_VAL, 0);
+  } else {
+    found.reason = "tiles, since nothing of it communicates";
+    found.sureness.within = 0;
+  }
   return found;
 }
 
@@ -109,8 +115,8 @@ AutoSchedules chosen_by(const Operator& op, const Machine& machine, const Tuning
   if (any_by_tables(op)) return routed_schedules(op, machine, rows, predictions);
   ChosenAlone alone;
   const auto choose = [&](const Segment& whole) {
+    if (!whole.has_name()) return of_unnamed(whole, machine);
     const Segment product = of_one_weight(whole);
-    if (!product.kind.has_name()) return of_unnamed(whole, machine);
     return rows == RowCount::bucket ? served_schedule(product, machine, tuning, from)
                                     : auto_schedule(product, machine, tuning, predictions);
   };

@@ -104,7 +104,7 @@ bool only_moves_rows(const Operator& op) {
 
 bool moves_rows_alone(const Operator& op) {
   return std::any_of(op.segments.begin(), op.segments.end(), [](const OperatorSegment& one) {
-    return one.product && one.product->only_moves();
+    return one.product && one.product->is_routed() && one.product->only_moves();
   });
 }
 
@@ -125,7 +125,8 @@ OperatorSchedule in_low_entries(const Operator& op, const Machine& machine,
   const std::vector<const OperatorSegment*> products = scheduled_products(op);
   for (size_t i = 0; i < products.size(); ++i) {
     const Segment& product = *products[i]->product;
-    if (product.only_moves()) schedule.products[i] = routed_few_rows(product, machine);
+    if (product.is_routed() && product.only_moves())
+      schedule.products[i] = routed_few_rows(product, machine);
   }
   return schedule;
 }
@@ -137,7 +138,7 @@ std::optional<OperatorSchedule> by_ids(const Operator& op, const Machine& machin
   bool any = false;
   const std::vector<const OperatorSegment*> products = scheduled_products(op);
   for (size_t i = 0; i < products.size(); ++i) {
-    if (!products[i]->product->only_moves()) continue;
+    if (!products[i]->product->is_routed() || !products[i]->product->only_moves()) continue;
     if (preset.products[i].collectives != CollectivesBy::low_latency) return std::nullopt;
     schedule.products[i] = preset.products[i];
     any = true;

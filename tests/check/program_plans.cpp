@@ -37,6 +37,15 @@ constexpr const char* kOperators[] = {
     "embedding-a2a bags=37 tables=24 rows=7 dim=16 pool=3",
 };
 
+// Of nobody that is shipped: products with an edge on both sides.
+constexpr const char* kGraphs[] = {
+    "input x [m, k] rows\ninput w [n, k] cols\ny = gemm x w\noutput y rows\n",
+    "input x [m, k] cols\ninput w [n, k] whole\ny = gemm x w\noutput y cols\n",
+    "input x [m, k] rows\ninput w [n, k] rows\ny = gemm x w\noutput y rows\n",
+    "input x [m, k] rows\ninput i [m, 2] rows i32\ninput s [m, 2] rows fp32\n"
+    "input w [24, n, k] experts\nd = grouped x w i\ny = weigh d i s\noutput y rows\n",
+};
+
 void visit_all(const Operator& op, const std::vector<OperatorSchedule>& schedules,
                const Machine& machine,
                const std::function<void(const std::string& name, const Plan& plan)>& visit) {
@@ -50,8 +59,7 @@ void visit_all(const Operator& op, const std::vector<OperatorSchedule>& schedule
 void for_each_program_plan(
     int ranks, const std::function<void(const std::string& name, const Plan& plan)>& visit) {
   const Machine machine = small_machine(ranks);
-  for (const char* text : kOperators) {
-    const Operator op = parse_operator(fmt::format("{} ranks={} dtype=bf16", text, ranks));
+  const auto visit_presets = [&](const Operator& op) {
     visit_all(op, small_presets(op, machine), machine, visit);
     // As they are on a whole GPU: tiles of the usual sizes, movers as passes and partitions.
     std::vector<OperatorSchedule> usual;
@@ -61,6 +69,13 @@ void for_each_program_plan(
       if (!legal(op, usual.back(), large).empty()) usual.pop_back();
     }
     visit_all(op, usual, large, visit);
+  };
+  for (const char* text : kOperators) {
+    visit_presets(parse_operator(fmt::format("{} ranks={} dtype=bf16", text, ranks)));
+  }
+  for (const char* lines : kGraphs) {
+    const auto graph = parse_graph(std::string("graph own m n k\n") + lines);
+    visit_presets(make_graph(graph, {{"m", 37}, {"n", 192}, {"k", 128}}, ranks, DType::bf16));
   }
 }
 

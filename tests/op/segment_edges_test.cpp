@@ -39,6 +39,40 @@ TEST(SegmentEdges, AnAllReduceDrainsItsProductAndNotTheNext) {
   EXPECT_EQ(op.segments[1].product->kind, kColGemm);
 }
 
+// Each has a schedule: what brings the input is a segment of its own.
+TEST(SegmentEdges, AProductWithAnEdgeOnBothSidesIsTwoSegments) {
+  const Operator op = bound(
+      "input x [m, h] rows\n"
+      "input w [h, h] cols\n"
+      "y = gemm x w\n"
+      "output y rows\n");
+  ASSERT_EQ(op.segments.size(), 2u);
+  EXPECT_EQ(op.segments[0].name, "y.in");
+  EXPECT_TRUE(op.segments[0].feeds());
+  EXPECT_TRUE(op.segments[0].product->only_moves());
+  EXPECT_EQ(op.segments[0].product->kind, (ProductKind{Held::rows, Edge::all_to_all, Edge::none}));
+  EXPECT_EQ(op.segments[0].result_held, Held::cols);
+  EXPECT_EQ(op.segments[1].name, "y");
+  EXPECT_TRUE(op.segments[1].is_fed);
+  EXPECT_EQ(op.segments[1].product->kind, kGemmRs);
+  EXPECT_EQ(op.only_product(), nullptr);
+  EXPECT_EQ(flops_per_rank(op), flops_per_rank(*op.segments[1].product));
+  // Of the input and of the sums.
+  EXPECT_EQ(link_bytes(op), 8 * 16 * 2 / 2 / 2 + 8 * 16 * 2 / 2);
+}
+
+TEST(SegmentEdges, RowsOfChoicesAreServedAsTheyWere) {
+  EXPECT_THAT(refusal("input x [2*m, h] rows\n"
+                      "input ids [m, 2] rows i32\n"
+                      "input w [4, h, h] cols\n"
+                      "input g [m, 2] rows fp32\n"
+                      "d = grouped x w ids\n"
+                      "y = weigh d ids g\n"
+                      "output y rows\n"),
+              HasSubstr("y: no schedule serves a product whose weight is held as cols, fed by "
+                        "all-to-all and drained by reduce-scatter"));
+}
+
 std::string refusal_of_file(const std::string& lines) {
   try {
     make_graph(parse_graph("graph g m h\n" + lines, "my.graph"), {{"m", 8}, {"h", 16}}, 2,

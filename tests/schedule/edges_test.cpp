@@ -53,6 +53,52 @@ TEST(Edges, AreNoRowsBehindAProduct) {
   EXPECT_EQ(refusal("/", op), refusal("", op));
 }
 
+Operator fed_and_drained() {
+  const auto graph = parse_graph(
+      "graph own m n k\n"
+      "input x [m, k] rows\n"
+      "input w [n, k] cols\n"
+      "y = gemm x w\n"
+      "output y rows\n");
+  return make_graph(graph, {{"m", 512}, {"n", 512}, {"k", 512}}, 4, DType::bf16);
+}
+
+TEST(Edges, InFrontOfAProductHaveASchedule) {
+  const Operator op = fed_and_drained();
+  const OperatorSchedule schedule = parse_schedules("tiles/y.in:decomposed", op, machine_of());
+  EXPECT_THAT(schedule.names, ElementsAre("y.in", "y"));
+  EXPECT_EQ(schedule.products[0].mover, Mover::copy_engine);
+  EXPECT_EQ(schedule.products[1].mover, Mover::epilogue);
+  EXPECT_EQ(parse_schedules(to_string(schedule), op, machine_of()), schedule);
+  EXPECT_EQ(short_text(schedule, op, machine_of()), "y.in:decomposed/y:tiles");
+  EXPECT_THAT(legal(op, schedule, machine_of()), IsEmpty());
+}
+
+TEST(Edges, InFrontOfAProductSayNothingOfTiles) {
+  const Operator op = fed_and_drained();
+  const auto reasons = [&](const std::string& text) {
+    return legal(op, parse_schedules("tiles/y.in:" + text, op, machine_of()), machine_of());
+  };
+  constexpr char kSays[] = " with what only brings a product its input, ";
+  EXPECT_THAT(reasons("tiles,split-k=2"), ElementsAre(std::string("y.in: split-k=2") + kSays +
+                                                      "where nobody multiplies: take split-k=1"));
+  EXPECT_THAT(reasons("sequential,gemm=library"),
+              ElementsAre(std::string("y.in: gemm=library") + kSays +
+                          "where nobody multiplies: take gemm=tiles"));
+  EXPECT_THAT(reasons("sequential,granularity=chunk,chunks=2"),
+              ElementsAre(std::string("y.in: granularity=chunk and mover=nccl") + kSays +
+                          "which nobody takes chunk by chunk: take granularity=whole"));
+  EXPECT_THAT(reasons("tiles,mover=epilogue"),
+              ElementsAre(HasSubstr("y.in: mover=epilogue pushes a GEMM's output")));
+  EXPECT_THAT(
+      legal(op, parse_schedules("library/y.in:tiles", op, machine_of()), machine_of()),
+      ElementsAre("y: gemm=library behind y.in with sync=flag, which its kernel knows "
+                  "nothing of: take sync=event and granularity=whole there, or gemm=tiles"));
+  EXPECT_THAT(reasons("tiles,sync=event,granularity=whole"), IsEmpty());
+  EXPECT_EQ(refusal("tiles/z.in:slices", op),
+            "unknown segment 'z.in' (did you mean 'y.in'?); known: y.in, y");
+}
+
 TEST(Edges, AreRefusedWithWhatWouldBeRight) {
   const Operator op = normed();
   EXPECT_EQ(refusal("tiles/out:slices", op),
