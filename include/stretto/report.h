@@ -19,7 +19,7 @@ namespace stretto {
 // What is said of a schedule beside its plan.
 struct ReportedRun {
   std::string name;    // how tables call it
-  std::string reason;  // why `auto` took it; or empty
+  std::string reason;  // why `auto` took it, or what its name stands for; or empty
 };
 
 // A timeline that was measured, and the time of a run without the marks that it takes.

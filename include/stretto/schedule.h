@@ -243,6 +243,14 @@ std::string to_string(const OperatorSchedule& schedule);
 // choose for its parts. Throws UsageError naming every bad word at once.
 OperatorSchedule parse_schedules(std::string_view text, const Operator& op, const Machine& machine,
                                  std::span<const std::string_view> words = {});
+// The same, and what a person should know of it beside the text: which products of a preset by a
+// library's kernels are by tiles, since only these serve them. Empty where the text says all.
+struct NamedSchedule {
+  OperatorSchedule schedule;
+  std::string reason = {};
+};
+NamedSchedule read_schedules(std::string_view text, const Operator& op, const Machine& machine,
+                             std::span<const std::string_view> words = {});
 // All reasons why these cannot serve the operator, each with its segment where there are several.
 std::vector<std::string> legal(const Operator& op, const OperatorSchedule& schedule,
                                const Machine& machine);
@@ -258,7 +266,8 @@ struct Preset {
   Schedule (*make)(const Segment& op, const Machine& machine);
 };
 std::span<const Preset> presets();
-// The preset of every product, for so many parts of the rows.
+// The preset of every product, for so many parts of the rows. What a library's kernels cannot make
+// as the operator has it is by tiles.
 OperatorSchedule schedule_of(const Preset& preset, const Operator& op, const Machine& machine,
                              int split = 1);
 // Throws UsageError listing the names, and `words`, which the caller takes besides.

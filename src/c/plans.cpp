@@ -56,7 +56,9 @@ std::unique_ptr<stretto_plan> make_plan(const stretto_plan_request* at) {
     schedule = std::move(found.schedule);
     made.reason = std::move(found.reason);
   } else {
-    schedule = parse_schedules(text, op, made.machine, kAutoWords);
+    NamedSchedule named = read_schedules(text, op, made.machine, kAutoWords);
+    schedule = std::move(named.schedule);
+    made.reason = std::move(named.reason);
     if (made.serves) set_rows(schedule, rows);
   }
   if (const auto reasons = legal(op, schedule, made.machine); !reasons.empty()) {

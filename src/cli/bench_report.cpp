@@ -144,7 +144,7 @@ std::string print(const BenchedOperator& benched, const std::string& against) {
     }
     if (!one.choice.reason.empty()) {
       notes += labelled(
-          "auto",
+          one.choice.name,
           fmt::format("{}: {}", short_text(one.choice.schedule, benched.op, benched.machine),
                       one.choice.reason),
           kLabelWidth);

@@ -20,24 +20,25 @@
 namespace stretto::cli {
 namespace {
 
-Choice choose(std::string name, const OperatorSchedule& schedule, const Operator& op,
-              const Machine& machine) {
-  return {std::move(name), schedule, legal(op, schedule, machine)};
+Choice choose(std::string name, NamedSchedule named, const Operator& op, const Machine& machine) {
+  std::vector<std::string> refused = legal(op, named.schedule, machine);
+  return {std::move(name), std::move(named.schedule), std::move(refused), std::move(named.reason)};
 }
 
-Choice choose_preset(const Preset& preset, const Operator& op, const Machine& machine,
-                     RowCount rows) {
-  OperatorSchedule schedule = schedule_of(preset, op, machine);
-  set_rows(schedule, rows);
-  return choose(std::string(preset.name), schedule, op, machine);
+// By the name of a preset.
+Choice choose_named(std::string_view name, const Operator& op, const Machine& machine,
+                    RowCount rows) {
+  NamedSchedule named = read_schedules(name, op, machine);
+  set_rows(named.schedule, rows);
+  return choose(std::string(name), std::move(named), op, machine);
 }
 
 Choice choose_auto(const Operator& op, const Machine& machine, RowCount rows) {
   // What was measured with all SMs of a GPU says nothing of ranks that share them.
   const Tuning tuning = cuda::ranks_a_gpu() > 1 ? Tuning() : load_tuning();
   AutoSchedules found = auto_schedules(op, machine, tuning, rows);
-  Choice choice = choose("auto", found.schedule, op, machine);
-  choice.reason = std::move(found.reason);
+  Choice choice = choose("auto", {std::move(found.schedule), std::move(found.reason)}, op, machine);
+  choice.is_by_auto = true;
   return choice;
 }
 
@@ -83,7 +84,7 @@ std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op
   std::vector<Choice> choices;
   if (text == "all") {
     for (const Preset& preset : presets()) {
-      choices.push_back(choose_preset(preset, op, machine, rows));
+      choices.push_back(choose_named(preset.name, op, machine, rows));
     }
     return choices;
   }
@@ -100,10 +101,10 @@ std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op
     if (name == "auto") {
       choices.push_back(choose_auto(op, machine, rows));
     } else if (name.find_first_of("=,/:") != std::string::npos) {
-      choices.push_back(choose(name, parse_schedules(name, op, machine, kAutoWords), op, machine));
+      choices.push_back(choose(name, read_schedules(name, op, machine, kAutoWords), op, machine));
     } else {
-      choices.push_back(
-          choose_preset(find_preset(name, name == text ? words : kAutoWords), op, machine, rows));
+      find_preset(name, name == text ? words : kAutoWords);
+      choices.push_back(choose_named(name, op, machine, rows));
     }
   }
   return choices;
@@ -138,10 +139,10 @@ std::vector<Choice> resolve_choices(const Options& options, const Operator& op,
   if (served) require_served_rows(options.rows, op);
   std::vector<Choice> choices;
   if (!options.schedule.empty() && options.schedule != "auto") {
-    OperatorSchedule schedule = parse_schedules(options.schedule, op, machine, kAutoWords);
+    NamedSchedule named = read_schedules(options.schedule, op, machine, kAutoWords);
     const bool says = options.schedule.find("rows=") != std::string::npos;
-    if (served && !says) set_rows(schedule, RowCount::bucket);
-    choices.push_back(choose("schedule", schedule, op, machine));
+    if (served && !says) set_rows(named.schedule, RowCount::bucket);
+    choices.push_back(choose("schedule", std::move(named), op, machine));
   } else {
     const std::string preset = options.strategy.empty() ? "tiles" : options.strategy;
     const std::string& names = options.schedule.empty() ? preset : options.schedule;
@@ -221,12 +222,11 @@ void refuse_what_no_gpu_runs(std::vector<Choice>& choices, const Operator& op, i
   });
 }
 
-void say_what_auto_chose(const std::vector<Choice>& choices, const Operator& op,
-                         const Machine& machine) {
+void say_why(const std::vector<Choice>& choices, const Operator& op, const Machine& machine) {
   for (const Choice& choice : choices) {
     if (choice.reason.empty()) continue;
     const std::string text = short_text(choice.schedule, op, machine);
-    std::fputs(fmt::format("auto: {}, {}\n", text, choice.reason).c_str(), stderr);
+    std::fputs(fmt::format("{}: {}, {}\n", choice.name, text, choice.reason).c_str(), stderr);
   }
 }
 

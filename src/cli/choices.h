@@ -19,10 +19,11 @@ struct Choice {
   std::string name;
   OperatorSchedule schedule;
   std::vector<std::string> refused = {};  // why it cannot serve; empty when it can
-  std::string reason = {};                // why `auto` took it
+  std::string reason = {};                // why `auto` took it, or what a name stands for
+  bool is_by_auto = false;
 
   IfNotProposed if_not_proposed() const {
-    return reason.empty() ? IfNotProposed::refuse : IfNotProposed::take_first;
+    return is_by_auto ? IfNotProposed::take_first : IfNotProposed::refuse;
   }
 };
 
@@ -54,7 +55,6 @@ void require_served(const std::vector<Choice>& choices, bool need_all);
 bool needs_all(const Options& options);
 
 // On standard error, for verbs whose result does not say it.
-void say_what_auto_chose(const std::vector<Choice>& choices, const Operator& op,
-                         const Machine& machine);
+void say_why(const std::vector<Choice>& choices, const Operator& op, const Machine& machine);
 
 }  // namespace stretto::cli

@@ -185,7 +185,7 @@ std::string print(const std::vector<GpuRow>& rows, const Request& request,
   if (rows.size() == 1) out += '\n' + labelled("schedule", rows.front().schedule, kLabelWidth);
   for (const GpuRow& row : rows) {
     if (!row.timeline.empty()) out += fmt::format("\n{}\n{}", row.name, row.timeline);
-    if (!row.reason.empty()) out += labelled("auto", row.reason, kLabelWidth);
+    if (!row.reason.empty()) out += labelled(row.name, row.reason, kLabelWidth);
   }
   return out;
 }

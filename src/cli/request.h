@@ -62,12 +62,12 @@ struct NamedPlan {
   const PlanFile* file = nullptr;  // null: it is not
   const Plan* plan = nullptr;      // null: the choice is refused
 
-  std::string reason() const { return choice == nullptr ? "" : choice->reason; }  // of `auto`
+  std::string reason() const { return choice == nullptr ? "" : choice->reason; }
   const PlanLines* lines() const { return file == nullptr ? nullptr : &file->lines; }
 };
 // The beginning of what is said of one.
 struct PlanRow {
-  std::string name, schedule, reason;  // the last: why `auto` took it
+  std::string name, schedule, reason;  // the last: as of a Choice
   const PlanFile* file = nullptr;      // of the request, or null
   std::vector<std::string> refused;
   bool must_reproduce = false;

@@ -56,7 +56,7 @@ CheckReport checked(const Plan& plan) {
 
 Outcome run(const Options& options) {
   const Request request = resolve(options);
-  say_what_auto_chose(request.choices, request.planned, request.machine);
+  say_why(request.choices, request.planned, request.machine);
   Verdicts verdicts;
   Json results = Json::array();
   bool clean = true;

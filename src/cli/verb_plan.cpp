@@ -138,7 +138,7 @@ Outcome run(const Options& options) {
     }
     derive(request.files.front());
   }
-  say_what_auto_chose(request.choices, request.planned, request.machine);
+  say_why(request.choices, request.planned, request.machine);
   const std::string& step = options.dump_after;
   if (!step.empty()) require_step(step, options, request);
   if (!step.empty() && options.program) {

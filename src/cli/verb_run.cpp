@@ -143,7 +143,7 @@ std::string print(const std::vector<Row>& rows, const Request& request,
   out += bad_ids_note(request.op, static_cast<uint64_t>(bad_ids), kLabelWidth);
   if (rows.size() == 1) out += '\n' + labelled("schedule", rows.front().schedule, kLabelWidth);
   for (const Row& row : rows) {
-    if (!row.reason.empty()) out += labelled("auto", row.reason, kLabelWidth);
+    if (!row.reason.empty()) out += labelled(row.name, row.reason, kLabelWidth);
   }
   return out;
 }

@@ -32,7 +32,7 @@ struct Row {
   std::vector<std::string> refused;
   Simulation simulation;
   std::string timeline, critical_path;
-  std::string reason;    // of `auto`
+  std::string reason;    // as of a Choice
   Json counts, details;  // of the plan, and of its lanes
 };
 
@@ -163,7 +163,7 @@ Outcome run(const Options& options) {
   // Of several charts the first rank's are enough, unless more are asked for.
   const int several_show_ranks = options.show_ranks.empty() ? 1 : std::max(1, show_ranks);
   const Request request = resolve(options);
-  say_what_auto_chose(request.choices, request.planned, request.machine);
+  say_why(request.choices, request.planned, request.machine);
   const bool single = request.num_plans() == 1;
   std::vector<Row> rows;
   Charts charts;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "schedule/legal_operator_rules.h"
+#include "schedule/only_tiles.h"
 #include "schedule/row_parts.h"
 #include "schedule/scheduled_segments.h"
 
@@ -44,29 +45,6 @@ std::string why_by_source(const Operator& op, const OperatorSegment& product, co
       to_string(one.mover),
       by_nccl ? "whose collectives bring all sources together"
               : "which all come ahead of products");
-}
-
-// The kernel of experts adds no rows of bias.
-bool adds_bias(const Operator& op, const OperatorSegment& product) {
-  return std::any_of(product.stages.begin(), product.stages.end(),
-                     [&](int stage) { return op.stage(stage).kind == StageKind::bias; });
-}
-
-// Beside tables the mover kernel has no room for what would follow a library's product in memory.
-bool goes_by_tables(const Operator& op) {
-  return std::any_of(op.tensors.begin(), op.tensors.end(),
-                     [](const Tensor& tensor) { return is_index(tensor.dtype); });
-}
-
-std::string why_no_library(const Operator& op, const OperatorSegment& product, GemmBy gemm) {
-  if (product.product->is_routed()) {
-    return adds_bias(op, product) ? "gemm=library with a bias behind experts: take gemm=tiles" : "";
-  }
-  if (!product.product->is_dense() || product.stages.size() == 1 || !goes_by_tables(op)) return "";
-  return fmt::format(
-      "gemm={} with {} behind the product, which beside experts and look-ups only tiles do: take "
-      "gemm=tiles",
-      to_string(gemm), to_string(op.stage(product.stages.back()).kind));
 }
 
 // A library is told no part of its input, so nothing but a kernel's end can stand before it.
@@ -170,8 +148,8 @@ std::vector<std::string> why_not_beside_others(const Operator& op, const Operato
   const Schedule &one = schedule.products[at], &first = schedule.products.front();
   std::vector<std::string> reasons;
   if (one.gemm != GemmBy::tiles) {
-    if (std::string why = why_no_library(op, *products[at], one.gemm); !why.empty()) {
-      reasons.push_back(std::move(why));
+    if (const std::string why = why_only_tiles(op, *products[at]); !why.empty()) {
+      reasons.push_back(fmt::format("gemm={} with {}: take gemm=tiles", to_string(one.gemm), why));
     }
   }
   if (products[at]->is_fed) {
@@ -192,7 +170,8 @@ std::vector<std::string> why_not_beside_others(const Operator& op, const Operato
         fmt::format("cluster is one for all products: take that of {}", products.front()->name));
   }
   const size_t collects = first_that_collects(schedule);
-  if (one.mover == Mover::nccl && one.collectives != schedule.products[collects].collectives) {
+  const bool collect = op.ranks > 1 && one.mover == Mover::nccl;
+  if (collect && one.collectives != schedule.products[collects].collectives) {
     reasons.push_back(
         fmt::format("collectives is one for all products with mover=nccl: take that of {}",
                     products[collects]->name));

@@ -1,6 +1,6 @@
 // Which schedules serve products whose rows choose matrices.
 #include "schedule/legal_rules.h"
-#include "stretto/device/grouped_task.h"
+#include "schedule/only_tiles.h"
 
 namespace stretto {
 
@@ -14,19 +14,9 @@ void check_permute(Case& c) {
            to_string(c.schedule.permute));
 }
 
-// What the kernel of experts has besides of shapes (gpu/grouped_kernel.h).
 void check_kernel_of_experts(Case& c) {
-  using device::kMostExperts, device::kTileK;
-  constexpr int64_t kStep = 8;
-  const int64_t columns = c.op.local_n(), k = c.op.local_k();
-  const int64_t own = c.op.kind.weight == Held::experts
-                          ? (c.op.experts + c.op.ranks - 1) / c.op.ranks
-                          : c.op.experts;
-  if (columns % kStep == 0 && k > kTileK && own <= kMostExperts) return;
-  c.refuse(
-      "gemm=library with {} experts of {} columns and K of {} on a rank; it has at most {}, "
-      "columns in multiples of {} and K over {}: take gemm=tiles",
-      own, columns, k, kMostExperts, kStep, kTileK);
+  const std::string why = why_no_kernel_of_experts(c.op);
+  if (!why.empty()) c.refuse("gemm=library with {}: take gemm=tiles", why);
 }
 
 void check_routed(Case& c) {

@@ -1,6 +1,7 @@
 // Schedules of operators with several products: what they are made of.
 #include <algorithm>
 
+#include "schedule/only_tiles.h"
 #include "schedule/row_parts.h"
 #include "schedule/scheduled_segments.h"
 #include "stretto/error.h"
@@ -22,6 +23,7 @@ OperatorSchedule schedule_of(const Preset& preset, const Operator& op, const Mac
   for (const OperatorSegment* product : scheduled_products(of_part)) {
     schedule.products.push_back(preset.make(*product->product, machine));
     part_by_source(op, split, *product->product, schedule.products.back());
+    take_tiles_where_only_these_serve(of_part, *product, schedule.products.back());
     if (op.only_product() == nullptr) schedule.names.push_back(product->name);
   }
   return schedule;

@@ -5,6 +5,8 @@
 
 #include "core/text.h"
 #include "schedule/coordinates.h"
+#include "schedule/only_tiles.h"
+#include "schedule/reason_of_names.h"
 #include "schedule/row_parts.h"
 #include "schedule/scheduled_segments.h"
 #include "stretto/error.h"
@@ -92,7 +94,10 @@ class WordReader {
         edges_(scheduled_edges(of_part_)),
         found_(products_.size()),
         is_named_(products_.size(), false),
-        movers_(edges_.size()) {}
+        said_(products_.size()),
+        movers_(edges_.size()) {
+    for (size_t i = 0; i < products_.size(); ++i) said_[i].name = products_[i]->name;
+  }
 
   void read(std::string_view word) {
     const size_t colon = word.find(':');
@@ -134,6 +139,8 @@ class WordReader {
     }
   }
 
+  std::string reason() const { return reason_of_names(said_); }
+
   std::vector<std::string> reasons;
 
  private:
@@ -154,10 +161,13 @@ class WordReader {
 
   void read_products(size_t first, size_t last, std::string_view text, std::string_view prefix) {
     for (size_t i = first; i < last; ++i) {
+      const Segment& product = *products_[i]->product;
       try {
-        const Segment& product = *products_[i]->product;
         found_[i] = parse_schedule(text, product, machine_, words_);
         if (!says(text, "granularity")) part_by_source(op_, split_, product, *found_[i]);
+        said_[i].why_tiles = says(text, "gemm=") ? ""
+                                                 : take_tiles_where_only_these_serve(
+                                                       of_part_, *products_[i], *found_[i]);
       } catch (const UsageError& error) {
         reasons.push_back(fmt::format("{}{}", prefix, error.what()));
         break;  // the others would say the same
@@ -180,6 +190,7 @@ class WordReader {
   const std::vector<const OperatorSegment*> products_, edges_;
   std::vector<std::optional<Schedule>> found_;  // by product
   std::vector<bool> is_named_;                  // by product
+  std::vector<SaidOfProduct> said_;             // by product
   std::vector<std::optional<Mover>> movers_;    // by edge
 };
 
@@ -200,20 +211,26 @@ std::string to_string(const OperatorSchedule& schedule) {
   return text;
 }
 
-OperatorSchedule parse_schedules(std::string_view text, const Operator& op, const Machine& machine,
-                                 std::span<const std::string_view> words) {
-  OperatorSchedule schedule;
+NamedSchedule read_schedules(std::string_view text, const Operator& op, const Machine& machine,
+                             std::span<const std::string_view> words) {
+  NamedSchedule named;
   std::vector<std::string> of_split;
-  schedule.split = read_split(text, op, of_split);
-  WordReader reader(op, schedule.split, machine, words);
+  named.schedule.split = read_split(text, op, of_split);
+  WordReader reader(op, named.schedule.split, machine, words);
   reader.reasons = std::move(of_split);
   for (const std::string_view whole : split(text, '/')) {
     const std::string_view word = without_blanks(whole);
     if (!word.starts_with(kSplit)) reader.read(word);
   }
-  reader.take(schedule);
+  reader.take(named.schedule);
   if (!reader.reasons.empty()) throw UsageError(join(each_once(reader.reasons), "; "));
-  return schedule;
+  named.reason = reader.reason();
+  return named;
+}
+
+OperatorSchedule parse_schedules(std::string_view text, const Operator& op, const Machine& machine,
+                                 std::span<const std::string_view> words) {
+  return read_schedules(text, op, machine, words).schedule;
 }
 
 }  // namespace stretto

@@ -78,7 +78,7 @@ Schedule make_library(const Segment& op, const Machine& machine) {
 
 Schedule make_decomposed(const Segment& op, const Machine& machine);
 
-// Where the device language cannot make them, collectives stay NCCL's.
+// Where the device language cannot make them, collectives stay NCCL's, which one rank has none of.
 Schedule make_low_latency(const Segment& op, const Machine& machine) {
   const bool is_fast = why_no_low_latency(op, machine, RowCount::fixed).empty();
   if (op.only_moves() && !is_fast) {
@@ -87,7 +87,9 @@ Schedule make_low_latency(const Segment& op, const Machine& machine) {
                           : moved_at_once(make_decomposed(op, machine));
   }
   Schedule schedule = op.only_moves() ? make_sequential(op, machine) : make_library(op, machine);
-  if (is_fast || op.is_routed()) schedule.collectives = CollectivesBy::low_latency;
+  if (is_fast || (op.is_routed() && op.ranks > 1)) {
+    schedule.collectives = CollectivesBy::low_latency;
+  }
   return schedule;
 }
 

@@ -181,9 +181,9 @@ AutoSchedules Operation::State::schedule_for(const Operator& planned, RowsFrom f
                                              double budget_ms) const {
   const Machine& machine = context.machine;
   if (options.schedule != "auto") {
-    OperatorSchedule schedule = parse_schedules(options.schedule, planned, machine, kAutoWords);
-    set_rows(schedule, options.rows);
-    return {schedule, {}};
+    NamedSchedule named = read_schedules(options.schedule, planned, machine, kAutoWords);
+    set_rows(named.schedule, options.rows);
+    return {std::move(named.schedule), std::move(named.reason)};
   }
   if (from == RowsFrom::gpu_memory) {  // of one product: rows of others are fixed
     AutoSchedule one = served_schedule(*planned.only_product(), machine, context.tuning, from);

@@ -47,7 +47,7 @@ std::vector<RoutedContender> contenders(const Operator& op, const Machine& machi
   const OperatorSchedule sequential = schedule_of(find_preset(kSequential), op, machine);
   add(kTiles, tiles);
   add(kSequential, sequential);
-  const OperatorSchedule library = whole_products(op, machine);
+  const OperatorSchedule library = schedule_of(find_preset(kByCollectives), op, machine);
   add(kByCollectives, library);
   const auto add_low_tiles = [&] {
     if (moves_rows_alone(op)) add(kLowTiles, in_low_entries(op, machine, tiles));

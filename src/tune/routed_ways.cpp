@@ -24,18 +24,6 @@ void take_all_at_once(const Operator& op, OperatorSchedule& schedule) {
   }
 }
 
-// The preset `library`, but for products that only tiles do with what follows them.
-OperatorSchedule whole_products(const Operator& op, const Machine& machine) {
-  OperatorSchedule schedule = schedule_of(find_preset("library"), op, machine);
-  const OperatorSchedule tiles = schedule_of(find_preset("sequential"), op, machine);
-  const std::vector<const OperatorSegment*> products = scheduled_products(op);
-  for (size_t i = 0; i < products.size(); ++i) {
-    const bool is_followed = products[i]->product->is_dense() && products[i]->stages.size() > 1;
-    if (is_followed) schedule.products[i] = tiles.products[i];
-  }
-  return schedule;
-}
-
 // The same without NCCL on the way: all SMs send tokens ahead of the products that take them, and
 // who weighs rows writes sums to their owners, who add them.
 std::optional<OperatorSchedule> by_all_blocks(const Operator& op, OperatorSchedule schedule) {

@@ -14,8 +14,6 @@ bool moves_rows_alone(const Operator& op);
 
 // One partition of all tokens.
 void take_all_at_once(const Operator& op, OperatorSchedule& schedule);
-// The preset `library`, but for products that only tiles do with what follows them.
-OperatorSchedule whole_products(const Operator& op, const Machine& machine);
 
 // Of whole products. Without NCCL: all SMs send tokens ahead of the products that take them, and
 // who weighs rows writes sums to their owners, who add them.

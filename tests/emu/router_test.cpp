@@ -165,7 +165,7 @@ TEST(RouterAlone, HasScoresWithABiasInFp32) {
     for (const Fill fill : {Fill::random, Fill::integers}) expect_right(plan, {.fill = fill});
   }
   // Nothing adds a bias behind a library's product beside tables.
-  const OperatorSchedule library = schedule_of(find_preset("library"), op, machine);
+  const OperatorSchedule library = parse_schedules("sequential,gemm=library", op, machine);
   EXPECT_THAT(legal(op, library, machine),
               testing::Contains(testing::HasSubstr("gemm=library with bias behind the product")));
 }

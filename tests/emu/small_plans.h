@@ -30,7 +30,8 @@ inline std::vector<OperatorSchedule> small_presets(const Operator& op, const Mac
       product.tile_m = 8;
       product.tile_n = 16;
     }
-    if (legal(op, schedule, machine).empty()) all.push_back(schedule);
+    const bool is_new = std::find(all.begin(), all.end(), schedule) == all.end();
+    if (is_new && legal(op, schedule, machine).empty()) all.push_back(schedule);
   }
   return all;
 }

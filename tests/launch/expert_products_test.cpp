@@ -167,7 +167,7 @@ TEST(ExpertProducts, DoNotStandBesideLibrariesOfFollowedProducts) {
   const Operator op =
       parse_operator("moe-ep-shared t=200 h=256 f=384 s=128 experts=6 k=2 ranks=1 dtype=bf16");
   const Machine machine = default_machine(1);
-  const auto reasons = legal(op, parse_schedules("library", op, machine), machine);
+  const auto reasons = legal(op, parse_schedules("sequential,gemm=library", op, machine), machine);
   EXPECT_THAT(fmt::format("{}", fmt::join(reasons, "; ")),
               testing::StartsWith("sa: gemm=library with swiglu behind the product"));
 }
@@ -304,8 +304,10 @@ TEST(ExpertProducts, OfShapesThatTheKernelHasNotAreIllegal) {
     return fmt::format("moe-ep t=100 h={} f={} experts={} k=2 ranks=1 dtype=bf16", h, f, experts);
   };
   EXPECT_EQ(reasons(sizes(256, 384, 512), "library"), "");
-  EXPECT_THAT(reasons(sizes(64, 384, 4), "library"), HasSubstr("K of 64 on a rank"));
-  EXPECT_THAT(reasons(sizes(256, 384, 513), "library"), HasSubstr("513 experts of 384 columns"));
+  EXPECT_THAT(reasons(sizes(64, 384, 4), "sequential,gemm=library"),
+              HasSubstr("K of 64 on a rank"));
+  EXPECT_THAT(reasons(sizes(256, 384, 513), "sequential,gemm=library"),
+              HasSubstr("513 experts of 384 columns"));
   EXPECT_THAT(reasons(sizes(256, 384, 4), "library,algorithm=1"), HasSubstr("algorithm=1"));
   EXPECT_THAT(reasons(sizes(256, 384, 4), "library,sync=flag"), HasSubstr("sync=flag"));
   EXPECT_THAT(

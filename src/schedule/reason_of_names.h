@@ -1,0 +1,19 @@
+// What a person should know of a schedule that its text does not say: which products are by tiles
+// where a preset would have a library's kernel.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stretto {
+
+// Of one product; empty where there is nothing to know.
+struct SaidOfProduct {
+  std::string_view name;
+  std::string why_tiles = {};
+};
+
+std::string reason_of_names(const std::vector<SaidOfProduct>& products);
+
+}  // namespace stretto
