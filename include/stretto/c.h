@@ -86,9 +86,10 @@ typedef struct stretto_call_tensor {
 typedef struct stretto_plan_request {
   size_t size;
   const stretto_operator* op;
-  const char* schedule; /* "auto", a preset's name and changes, or a whole schedule */
-  int32_t serves;       /* not 0: runs may have fewer rows than the operator (rows=bucket) */
-  const char* machine;  /* a name or a file; NULL: the machine for so many ranks */
+  /* "auto", the name of a preset or a system (`stretto strategies`) and changes, or a whole one */
+  const char* schedule;
+  int32_t serves;      /* not 0: runs may have fewer rows than the operator (rows=bucket) */
+  const char* machine; /* a name or a file; NULL: the machine for so many ranks */
 } stretto_plan_request;
 
 typedef struct stretto_plan stretto_plan;
@@ -101,7 +102,8 @@ STRETTO_C_API int stretto_plan_rows(const stretto_plan* plan, int64_t* rows);
 /* As stretto_tensor_of(), of a run of so many rows. */
 STRETTO_C_API int stretto_plan_tensor(const stretto_plan* plan, int64_t rows, int32_t rank,
                                       int32_t index, stretto_tensor_info* info);
-/* `schedule`: every coordinate of it; `reason`: why auto took it, else empty. */
+/* `schedule`: every coordinate of it; `reason`: why auto took it, or what a name stands for where
+   the schedule does not say it; else empty. */
 STRETTO_C_API int stretto_plan_schedule(const stretto_plan* plan, const char** schedule,
                                         const char** reason);
 /* What the simulation says of one run, in microseconds. */
@@ -210,7 +212,7 @@ STRETTO_C_API int stretto_operation_learn(stretto_operation* operation, double b
                                           int32_t* left);
 STRETTO_C_API int stretto_operation_schedule(const stretto_operation* operation, int64_t rows,
                                              const char** schedule);
-/* Why auto took it, and how sure it is; empty where the schedule was named. */
+/* Why auto took it, and how sure it is; where the schedule was named, as of a plan. */
 STRETTO_C_API int stretto_operation_reason(const stretto_operation* operation, int64_t rows,
                                            const char** reason);
 /* Of this GPU, for what lies between ranks; of a workspace that operations share all. */

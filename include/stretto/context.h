@@ -127,9 +127,10 @@ class Context {
 };
 
 struct OperationOptions {
-  // A preset's name and changes, or a whole schedule (schedule.h); it is planned with `rows`, and
-  // not every schedule can serve rows=bucket. auto: for each bucket, of those that can, what was
-  // measured to be the fastest, there or nearby, without a simulation (tune.h: served_schedule).
+  // The name of a preset or a system and changes, or a whole schedule (schedule.h); it is planned
+  // with `rows`, and not every schedule can serve rows=bucket. auto: for each bucket, of those that
+  // can, what was measured to be the fastest, there or nearby, without a simulation (tune.h:
+  // served_schedule).
   std::string schedule = "auto";
   // fixed: every run has exactly `max_rows` rows, so all schedules can serve, also those that move
   // with NCCL or have tiles with rows of two owners; auto then chooses as the command does.
@@ -182,7 +183,8 @@ class Operation {
   std::vector<int64_t> buckets() const;
   // The schedule of the plan that serves so many rows, told by the host, and is there.
   std::string schedule(int64_t rows) const;
-  // Why `auto` took it, a line for people; empty where the schedule was named.
+  // Why `auto` took it, or what a name stands for (schedule.h: NamedSchedule); a line for people,
+  // empty where the schedule says all.
   std::string reason(int64_t rows) const;
 
   // One run of `rows` rows; 0 do nothing. Leaves the rank's GPU current. The stream must live until

@@ -194,10 +194,10 @@ inline constexpr int kMostAlgorithms = 8;
 // is not tiles, `algorithm` only when it is not 0, `collectives` only when they are not NCCL's,
 // `permute` only when it is not load. parse(print) = same.
 std::string to_string(const Schedule& schedule);
-// A canonical text, or a preset's name followed by changes: "tiles,tile=64x128,comm-sms=4".
-// `op` and `machine` give the preset its defaults. `words`: what else the caller takes in the place
-// of a text, to be listed with the presets; they take no changes. Throws UsageError naming every
-// bad part at once.
+// A canonical text, or the name of a preset or a system (schedule/systems.h) followed by changes:
+// "tiles,tile=64x128,comm-sms=4". `op` and `machine` give the preset its defaults. `words`: what
+// else the caller takes in the place of a text, to be listed with the presets; they take no
+// changes. Throws UsageError naming every bad part at once.
 Schedule parse_schedule(std::string_view text, const Segment& op, const Machine& machine,
                         std::span<const std::string_view> words = {});
 
@@ -243,8 +243,9 @@ std::string to_string(const OperatorSchedule& schedule);
 // choose for its parts. Throws UsageError naming every bad word at once.
 OperatorSchedule parse_schedules(std::string_view text, const Operator& op, const Machine& machine,
                                  std::span<const std::string_view> words = {});
-// The same, and what a person should know of it beside the text: which products of a preset by a
-// library's kernels are by tiles, since only these serve them. Empty where the text says all.
+// The same, and what a person should know of it beside the text: which point a system's name
+// stands for, and which products of a preset by a library's kernels are by tiles, since only these
+// serve them. Empty where the text says all.
 struct NamedSchedule {
   OperatorSchedule schedule;
   std::string reason = {};

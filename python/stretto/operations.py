@@ -43,7 +43,7 @@ class Operation:
     operator  a shipped one's name, a graph's text, or the path of its file, with all its sizes as keywords (or in
               `sizes`); the first size is the most rows of a run
     dtype     "bf16", "fp16" (or torch.bfloat16, ...)
-    schedule  "auto", a preset's name and changes, or a whole schedule
+    schedule  "auto", the name of a preset or a system and changes, or a whole schedule
     rows      "fixed": every run has exactly so many rows, so every schedule can serve; "bucket": so many or fewer,
               for operators of one product that no all-to-all feeds or drains
     measure_ms  where "auto" is not sure: for how many milliseconds of runs making the operation, and prepare(), may

@@ -16,7 +16,7 @@ class Plan:
     """The program of every rank for an operator, by a schedule or by what auto chose.
 
     schedule      every coordinate; Operation takes it
-    reason        why auto took it; empty for a schedule that was named
+    reason        why auto took it, or which point a system's name stands for; else empty
     predicted_us  one run, as the simulation has it: microseconds, not measured
     ranks, dtype, num_rows
     tensors       by name, as rank 0 has them: TensorInfo
@@ -120,7 +120,7 @@ def plan(operator: Operator, *, ranks: int, dtype: Any = "bf16", schedule: str =
     """The plan of an operator with these global sizes: a Plan.
 
     operator  a shipped one's name ("gemm-rs", "mlp", ...), a graph's text, or the path of its file
-    schedule  "auto", a preset's name and changes ("tiles,tile=64x128"), or a whole schedule
+    schedule  "auto", the name of a preset or a system and changes ("tiles,tile=64x128", "comet"), or a whole schedule
     rows      "fixed": runs have exactly so many rows; "bucket": so many or fewer
     machine   a name or a file; None: the one for so many ranks
     sizes     all that the graph has, as keywords (m=4096, h=8192) or in a mapping

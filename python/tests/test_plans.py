@@ -25,6 +25,14 @@ class Plans(unittest.TestCase):
         again = stretto.plan(OPERATOR, **SIZES, schedule=plan.schedule)
         self.assertEqual((again.schedule, again.text()), (plan.schedule, plan.text()))
 
+    def test_a_system_says_its_point(self):
+        sizes = {"t": 64, "h": 256, "f": 128, "experts": 8, "k": 2, "ranks": 2}
+        plan = stretto.plan("moe-ep", **sizes, schedule="deepep")
+        self.assertIn("y:", plan.schedule)
+        self.assertIn("the nearest point to DeepEP", plan.reason)
+        with self.assertRaisesRegex(ValueError, "deepep has nothing for gathers"):
+            stretto.plan("ag-gemm", m=64, n=64, k=64, ranks=2, schedule="deepep")
+
     def test_auto_says_why(self):
         plan = stretto.plan("gemm-ar", m=64, n=8192, k=7168, ranks=4)
         self.assertNotEqual(plan.reason, "")

@@ -11,6 +11,7 @@
 #include "gpu/shared_gpus.h"
 #include "schedule/set_rows.h"
 #include "schedule/short_text.h"
+#include "schedule/systems.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
 #include "stretto/serve.h"
@@ -25,7 +26,7 @@ Choice choose(std::string name, NamedSchedule named, const Operator& op, const M
   return {std::move(name), std::move(named.schedule), std::move(refused), std::move(named.reason)};
 }
 
-// By the name of a preset.
+// By the name of a preset or a system.
 Choice choose_named(std::string_view name, const Operator& op, const Machine& machine,
                     RowCount rows) {
   NamedSchedule named = read_schedules(name, op, machine);
@@ -103,7 +104,7 @@ std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op
     } else if (name.find_first_of("=,/:") != std::string::npos) {
       choices.push_back(choose(name, read_schedules(name, op, machine, kAutoWords), op, machine));
     } else {
-      find_preset(name, name == text ? words : kAutoWords);
+      if (find_system(name) == nullptr) find_preset(name, name == text ? words : kAutoWords);
       choices.push_back(choose_named(name, op, machine, rows));
     }
   }

@@ -8,6 +8,7 @@
 #include "machine/find_machine.h"
 #include "model/model.h"
 #include "op/names.h"
+#include "schedule/systems.h"
 #include "stretto/dtype.h"
 #include "stretto/operator.h"
 #include "stretto/schedule.h"
@@ -18,6 +19,7 @@ namespace {
 std::vector<std::string> strategies() {
   std::vector<std::string> words;
   for (const Preset& preset : presets()) words.emplace_back(preset.name);
+  for (const System& system : systems()) words.emplace_back(system.name);
   for (const char* word : {"auto", "all", "sweep"}) words.emplace_back(word);
   return words;
 }

@@ -1,11 +1,14 @@
 // stretto strategies: the presets and the coordinates of the space that they are points of.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/json.h"
 #include "cli/table.h"
 #include "cli/verb.h"
+#include "core/text.h"
+#include "schedule/systems.h"
 #include "stretto/schedule.h"
 
 namespace stretto::cli {
@@ -48,6 +51,69 @@ static_assert(kMostParts == 16);
 
 constexpr size_t kLabelWidth = 20;
 
+// The points of a system, those with one text together, and in what each differs. What it has for
+// products that move nothing is left to who asks for all (--json).
+struct PointsOfText {
+  std::string_view text;
+  std::vector<std::string> serve, differ;
+};
+
+std::vector<PointsOfText> points_of(const System& system) {
+  std::vector<PointsOfText> points;
+  const auto add_once = [](std::vector<std::string>& texts, std::string_view text) {
+    if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.emplace_back(text);
+  };
+  for (const NearestPoint& point : system.points) {
+    if (point.sort == SortOfProduct::local) continue;
+    auto found = std::find_if(points.begin(), points.end(),
+                              [&](const PointsOfText& one) { return one.text == point.text; });
+    if (found == points.end()) found = points.insert(found, {point.text, {}, {}});
+    add_once(found->serve, to_string(point.sort));
+    add_once(found->differ, point.differs);
+  }
+  return points;
+}
+
+std::string print_systems() {
+  std::string out =
+      "\nSystems: names for the points that are nearest to what others have built,\n"
+      "by Stretto's kernels; they go where strategies do: --strategy comet,deepep\n";
+  for (const System& system : systems()) {
+    out += fmt::format("\n{}\n", system.name);
+    out +=
+        labelled("  stands for", fmt::format("{} ({})", system.title, system.source), kLabelWidth);
+    if (system.splits) {
+      out +=
+          labelled("  parts", "split=2 of 1024 rows and more, unless split= is given", kLabelWidth);
+    }
+    for (const PointsOfText& point : points_of(system)) {
+      out += labelled("  point", fmt::format("{}, for {}", point.text, join(point.serve, ", ")),
+                      kLabelWidth);
+      out += labelled("    differs", join(point.differ, "; "), kLabelWidth);
+    }
+  }
+  return out;
+}
+
+Json json_of_systems() {
+  Json all = Json::array();
+  for (const System& system : systems()) {
+    Json points = Json::array();
+    for (const NearestPoint& point : system.points) {
+      points.push_back({{"for", to_string(point.sort)},
+                        {"schedule", point.text},
+                        {"differs", point.differs},
+                        {"few_rows_only", point.by_ids}});
+    }
+    all.push_back({{"name", system.name},
+                   {"stands_for", system.title},
+                   {"source", system.source},
+                   {"splits", system.splits},
+                   {"points", std::move(points)}});
+  }
+  return all;
+}
+
 std::string print() {
   std::string out = "Strategies: named points of the schedule space\n";
   for (const Preset& preset : presets()) {
@@ -56,6 +122,7 @@ std::string print() {
     out += labelled("  stands for", preset.stands_for, kLabelWidth);
     out += labelled("  source", preset.source, kLabelWidth);
   }
+  out += print_systems();
   out +=
       "\nCoordinates: --schedule takes a strategy's name and changes, for example\n"
       "  --schedule tiles,mover=comm-blocks,comm-sms=8,tile=128x128\n";
@@ -86,6 +153,7 @@ Outcome run(const Options& options) {
                                   {"stands_for", preset.stands_for},
                                   {"source", preset.source}});
   }
+  json["systems"] = json_of_systems();
   json["coordinates"] = Json::array();
   for (const Coordinate& coordinate : coordinates()) {
     Json values = Json::array();

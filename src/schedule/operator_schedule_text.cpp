@@ -23,11 +23,20 @@ std::string_view without_blanks(std::string_view text) {
 
 constexpr std::string_view kSplit = "split=";
 
-// The split that the words name, 1 where none does.
+std::string_view first_word(std::string_view text) {
+  return without_blanks(text.substr(0, text.find(',')));
+}
+
+// The split that the words name; where none does that of a system which they name for all products,
+// and else 1.
 int read_split(std::string_view text, const Operator& op, std::vector<std::string>& reasons) {
   std::optional<int> split_of_text;
+  int split_of_name = 1;
   for (const std::string_view whole : split(text, '/')) {
     const std::string_view part = without_blanks(whole);
+    if (const System* system = find_system(first_word(part))) {
+      split_of_name = split_of(*system, op);
+    }
     if (!part.starts_with(kSplit)) continue;
     const std::string_view value = part.substr(kSplit.size());
     const std::optional<int64_t> number = int_from(value);
@@ -45,7 +54,7 @@ int read_split(std::string_view text, const Operator& op, std::vector<std::strin
       }
     }
   }
-  return split_of_text.value_or(1);
+  return split_of_text.value_or(split_of_name);
 }
 
 constexpr std::string_view kMoverOfEdge = "mover=";
@@ -94,6 +103,7 @@ class WordReader {
         edges_(scheduled_edges(of_part_)),
         found_(products_.size()),
         is_named_(products_.size(), false),
+        missing_(products_.size()),
         said_(products_.size()),
         movers_(edges_.size()) {
     for (size_t i = 0; i < products_.size(); ++i) said_[i].name = products_[i]->name;
@@ -122,6 +132,14 @@ class WordReader {
 
   // Once all words were read. Asks that each product has a schedule, where nothing else is wrong.
   void take(OperatorSchedule& schedule) {
+    for (const System& system : systems()) {
+      std::vector<NamedProduct> lacking;
+      for (size_t i = 0; i < found_.size(); ++i) {
+        if (missing_[i] != &system) continue;
+        lacking.push_back({products_[i]->name, &*products_[i]->product});
+      }
+      if (!lacking.empty()) reasons.push_back(why_no_point(system, lacking));
+    }
     for (size_t i = 0; i < found_.size() && reasons.empty(); ++i) {
       const std::string& name = products_[i]->name;
       if (!found_[i]) {
@@ -160,11 +178,17 @@ class WordReader {
   }
 
   void read_products(size_t first, size_t last, std::string_view text, std::string_view prefix) {
+    const System* system = find_system(first_word(text));
     for (size_t i = first; i < last; ++i) {
       const Segment& product = *products_[i]->product;
+      const NearestPoint* point = system ? nearest_point(*system, product, machine_) : nullptr;
+      missing_[i] = point == nullptr ? system : nullptr;
+      if (missing_[i] != nullptr) continue;  // a word behind may have one
       try {
         found_[i] = parse_schedule(text, product, machine_, words_);
         if (!says(text, "granularity")) part_by_source(op_, split_, product, *found_[i]);
+        said_[i].system = system;
+        said_[i].point = point;
         said_[i].why_tiles = says(text, "gemm=") ? ""
                                                  : take_tiles_where_only_these_serve(
                                                        of_part_, *products_[i], *found_[i]);
@@ -190,6 +214,7 @@ class WordReader {
   const std::vector<const OperatorSegment*> products_, edges_;
   std::vector<std::optional<Schedule>> found_;  // by product
   std::vector<bool> is_named_;                  // by product
+  std::vector<const System*> missing_;          // by product: one that has nothing for it
   std::vector<SaidOfProduct> said_;             // by product
   std::vector<std::optional<Mover>> movers_;    // by edge
 };

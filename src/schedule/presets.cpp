@@ -1,9 +1,13 @@
 // The presets: each stands for systems that others have built, on our kernels; `library` on
 // cuBLAS.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <vector>
 
 #include "core/ceil_div.h"
+#include "core/meant.h"
 #include "core/text.h"
 #include "schedule/default_tile.h"
 #include "schedule/few_rows.h"
@@ -12,6 +16,7 @@
 #include "schedule/look_up_point.h"
 #include "schedule/low_latency.h"
 #include "schedule/routed_point.h"
+#include "schedule/systems.h"
 #include "stretto/error.h"
 #include "stretto/schedule.h"
 
@@ -242,10 +247,10 @@ constexpr Preset kPresets[] = {
      "library, and kernels whose data says itself that it came make the collective",
      make_low_latency},
     {"few-rows",
-     "fused GEMM and all-reduce kernels of few rows: SC'24's GEMV and all-reduce, "
+     "fused GEMM and all-reduce kernels of few rows: "
      "Triton-distributed's GEMM and all-reduce. Up to 512 rows, of sums 2048, whose tiles are "
      "there at once or sent one beside the next; elsewhere it is low-latency",
-     "arXiv 2305.06942; ByteDance-Seed/Triton-distributed",
+     "ByteDance-Seed/Triton-distributed",
      "low-latency, and the product's blocks send to a kernel that only receives", make_few_rows},
     {"two-chunk", "the two-chunk split that frameworks offer; FlashOverlap's baseline",
      "arXiv 2504.19519, section 2", "two half GEMMs, NCCL on the first while the second runs",
@@ -282,7 +287,12 @@ const Preset& find_preset(std::string_view name, std::span<const std::string_vie
     names.push_back(preset.name);
   }
   names.insert(names.end(), words.begin(), words.end());
-  throw UsageError(unknown_word("strategy", name, names));
+  std::vector<std::string_view> all = names;
+  for (const System& system : systems()) all.push_back(system.name);
+  throw UsageError(
+      fmt::format("unknown strategy {}{}; known: systems, as `stretto strategies` "
+                  "lists them, {}",
+                  quote(name), meant(name, all), fmt::join(names, ", ")));
 }
 
 }  // namespace stretto

@@ -9,6 +9,7 @@
 #include "core/text.h"
 #include "core/text_limits.h"
 #include "schedule/coordinates.h"
+#include "schedule/systems.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -170,8 +171,17 @@ Schedule parse_schedule(std::string_view text, const Segment& op, const Machine&
   std::vector<std::string> reasons;
   if (from_preset) {
     try {
-      schedule =
-          (parts.size() == 1 ? find_preset(text, words) : find_preset(parts[0])).make(op, machine);
+      if (const System* system = find_system(parts[0])) {
+        const NearestPoint* point = nearest_point(*system, op, machine);
+        if (point == nullptr) {
+          const NamedProduct unnamed[] = {{"", &op}};
+          throw UsageError(why_no_point(*system, unnamed));
+        }
+        schedule = parse_schedule(point->text, op, machine);
+      } else {
+        schedule = (parts.size() == 1 ? find_preset(text, words) : find_preset(parts[0]))
+                       .make(op, machine);
+      }
     } catch (const UsageError& error) {
       reasons.emplace_back(error.what());
     }

@@ -94,6 +94,15 @@ TEST(CPlans, ANamedScheduleIsPredictedAsBySimulate) {
   EXPECT_DOUBLE_EQ(planned.predicted_us, simulate(lower(op, schedule, machine), machine).total_us);
 }
 
+TEST(CPlans, ANameOfASystemIsThePointNearestToIt) {
+  const stretto_operator op = operator_of("moe-ep", "t=64 h=256 f=128 experts=8 k=2", 2, "bf16");
+  const Planned planned = plan_of(Asked{op, "comet", 0, nullptr});
+  EXPECT_EQ(planned.schedule, plan_of(Asked{op, "tiles", 0, nullptr}).schedule);
+  EXPECT_THAT(planned.reason, testing::StartsWith("the nearest point to Comet, by Stretto's"));
+  EXPECT_THAT(refusal_of(Asked{kOp, "comet", 0, nullptr}),
+              HasSubstr("comet has nothing for reduce-scatters behind a product"));
+}
+
 TEST(CPlans, AutoChoosesAsTheLibraryDoesAndSaysWhy) {
   const Segment op = parse_segment("gemm-rs m=4096 n=8192 k=14336 ranks=4 dtype=bf16");
   const auto expected = auto_schedule(op, default_machine(4), load_tuning());

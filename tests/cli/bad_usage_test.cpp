@@ -160,6 +160,13 @@ std::vector<Case> cases() {
       {"UnknownStrategy",
        run + small + std::vector<std::string>{"--strategy", "tile"},
        {"'tile'", "did you mean 'tiles'", "sequential", "slices, auto, all, sweep\n"}},
+      {"ASystemNearly",
+       run + small + std::vector<std::string>{"--strategy", "flox"},
+       {"unknown strategy 'flox' (did you mean 'flux'?)", "systems, as `stretto strategies`"}},
+      {"ASystemOfOtherOperators",
+       run + small + std::vector<std::string>{"--strategy", "deepep"},
+       {"deepep has nothing for reduce-scatters behind a product (out); it has tokens for experts "
+        "that are dealt to ranks, sums of experts that are dealt to ranks, rows that are moved"}},
       {"SweepInAList",
        run + small + std::vector<std::string>{"--strategy", "sweep,tiles"},
        {"sweep stands alone: it is every schedule that tune measures"}},

@@ -48,6 +48,7 @@ TEST_F(BashCompletions, OptionsOfTheVerb) {
 TEST_F(BashCompletions, Values) {
   EXPECT_EQ(bash_offers("run gemm-rs --strategy dec"), "decomposed\n");
   EXPECT_EQ(bash_offers("run gemm-rs --strategy tiles,dec"), "tiles,decomposed\n");
+  EXPECT_EQ(bash_offers("run moe-ep --schedule come"), "comet\n");
   EXPECT_EQ(bash_offers("run gemm-rs --machine h200x1"), "h200x16\n");
   EXPECT_EQ(bash_offers("plan --layer llama-3-70b:d"), "llama-3-70b:down\n");
   EXPECT_THAT(bash_offers("run gemm-r"), HasSubstr("gemm-rs"));

@@ -151,7 +151,7 @@ def init(group: GroupLike = None, *, timeout_s: float = DEFAULT_TIMEOUT_S, sched
 
     group      a ProcessGroup, a DeviceMesh of one dimension, a name; None: the whole world
     timeout_s  seconds after which a rank that does not come to a call is named in an error
-    schedule   "auto", a preset's name and changes, or a whole schedule
+    schedule   "auto", the name of a preset or a system and changes, or a whole schedule
     fallback   False: what Stretto does not serve raises ValueError, and is not given to PyTorch
     compare    True: ranks compare every call on GPUs, too, and name those that differ, instead of the first of its
                kind only. To find what ranks do differently: each call then waits for all of them
