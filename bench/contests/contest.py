@@ -26,20 +26,28 @@ class Agreement:
         self.rounds = 0
 
     def __call__(self, problem, lost):
-        """The first rank's problem that has one, of all ranks ("" when none has), and whether any is lost."""
+        """The problems of all ranks, each with who has it ("" when none has), and whether any is lost."""
         self.rounds += 1
         key = f"contest/{self.rounds}/"
         self.store.set(f"{key}{self.rank}", json.dumps([problem, lost]))
-        told, any_lost = "", False
+        having, any_lost = {}, False
         for rank in range(self.ranks):
             try:
                 one, is_lost = json.loads(self.store.get(f"{key}{rank}"))
             except Exception as error:  # whatever the store raises when nobody comes
-                raise Lost(f"rank {rank} did not come: {first_line(error)}") from None
+                absent = f"rank {rank} did not come: {first_line(error)}"  # of others one would be waited for, too
+                raise Lost("; ".join(filter(None, [self.told(having), absent]))) from None
             any_lost = any_lost or is_lost
-            if one and not told:
-                told = one if self.ranks == 1 else f"rank {rank}: {one}"
-        return told, any_lost
+            if one:
+                having.setdefault(one, []).append(rank)
+        return self.told(having), any_lost
+
+    def told(self, having):
+        """In one line; problem -> the ranks that have it, of which one of many may be the cause of the others'."""
+        if self.ranks == 1:
+            return "; ".join(having)
+        return "; ".join(f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}: {one}"
+                         for one, ranks in having.items())
 
 
 class StepFile:

@@ -69,6 +69,24 @@ class Contests(unittest.TestCase):
             self.assertEqual(results, [None, rank + 1, None])
             self.assertEqual(problems, {"bad": "rank 1: no"})
 
+    def test_what_every_rank_says_is_told(self):
+        said = {0: "timed out", 1: "out of memory", 2: "timed out", 3: None}
+
+        def body(rank, agree):
+            contest = Contest("row", agree, self.steps(rank))
+            contest.attempt("bad", failing(RuntimeError(said[rank])) if said[rank] else lambda: 5)
+            return contest.problems
+        for problems in on_ranks(4, body):
+            self.assertEqual(problems, {"bad": "ranks 0, 2: timed out; rank 1: out of memory"})
+
+    def test_who_does_not_come_is_told_beside_what_others_say(self):
+        def body(rank, agree):
+            if rank == 1:
+                return None
+            return Contest("row", agree, self.steps(rank)).attempt("bad", failing(ValueError("no")))
+        said = on_ranks(3, body, Store(timeout_s=0.2))
+        self.assertEqual(said[0], "lost: rank 0: no; rank 1 did not come: no contest/1/1")
+
     def test_mistakes_of_the_script_are_not_swallowed(self):
         contest = Contest("row", Agreement(Store(), 0, 1), self.steps())
         with self.assertRaises(TypeError):
