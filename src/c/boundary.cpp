@@ -59,7 +59,7 @@ std::string_view text_of(const char* argument, std::string_view name) {
 DType dtype_of(const char* dtype) {
   const std::string_view text = text_of(dtype, "dtype");
   const auto known = dtype_from(text);
-  if (!known) throw UsageError(unknown_word("dtype", text, kDTypeNames));
+  if (!known) throw UsageError(unknown_dtype(text));
   return *known;
 }
 

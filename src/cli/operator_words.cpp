@@ -38,8 +38,10 @@ bool options_name_sizes_of(const GraphText& graph) {
 // "gemm-rs --m 2048 --n 1024 --k 4096 --ranks 8": how to ask for a graph.
 std::string example_of(const GraphText& graph) {
   constexpr std::pair<std::string_view, int> kUsual[] = {
-      {"m", 2048}, {"n", 1024},   {"k", 4096},     {"h", 4096},       {"f", 14336},
-      {"t", 2048}, {"heads", 32}, {"kv-heads", 8}, {"head-dim", 128}, {"experts", 64}};
+      {"m", 2048},   {"n", 1024},    {"k", 4096},       {"h", 4096},
+      {"f", 14336},  {"t", 2048},    {"heads", 32},     {"kv-heads", 8},
+      {"groups", 8}, {"best", 4},    {"head-dim", 128}, {"experts", 64},
+      {"slices", 2}, {"tables", 64}, {"dim", 128},      {"pool", 20}};
   constexpr int kChoices = 4;  // of a row, where there are experts
   const bool has_experts =
       std::count(sizes_of(graph).begin(), sizes_of(graph).end(), "experts") > 0;
@@ -207,7 +209,7 @@ int ranks_option(const Options& options) {
 DType dtype_option(const Options& options) {
   const std::string_view dtype = options.dtype.empty() ? "bf16" : std::string_view(options.dtype);
   const auto known = dtype_from(dtype);
-  if (!known) throw UsageError(unknown_word("dtype", dtype, kDTypeNames));
+  if (!known) throw UsageError(unknown_dtype(dtype));
   return *known;
 }
 

@@ -125,9 +125,10 @@ void OutputCheck::conclude() {
   is_judged = false;
   first_wrong = fmt::format(
       "nothing can be said of {} elements: on the way values leave the range of {}, errors grow as "
-      "large as values, or choices of experts hang on less than these; take other data, or another "
-      "type",
-      unjudged_, to_string(plan.op.dtype));
+      "large as values, or choices of experts hang on less than these; take {}parts of the "
+      "operator "
+      "as graphs of their own, or other data",
+      unjudged_, to_string(plan.op.dtype), plan.op.dtype == DType::fp32 ? "" : "fp32, ");
 }
 
 }  // namespace stretto::emu

@@ -97,20 +97,33 @@ void Dealing::check_divides(const Tensor& tensor, Held held, TextPlace place,
   }
   if (held == Held::experts && !each_has_one(tensor.matrices) &&
       not_shared_.insert(causes.matrices).second) {
-    int64_t less = tensor.matrices, more = tensor.matrices;
-    while (less > 0 && !each_has_one(less)) --less;
-    while (!each_has_one(more)) ++more;
-    refuse(place, fmt::format("{} matrices of {} are dealt to {} ranks in blocks of {}, which "
-                              "leaves none for the last: take {}{}",
-                              tensor.matrices, tensor.name, graph_.ranks,
-                              RowShards{tensor.matrices, graph_.ranks}.block(),
-                              less > 0 ? fmt::format("{} or ", less) : "", more));
+    refuse(place,
+           fmt::format("{} matrices of {} are dealt to {} ranks in blocks of {}, which leaves none "
+                       "for the last: take {}",
+                       tensor.matrices, tensor.name, graph_.ranks,
+                       RowShards{tensor.matrices, graph_.ranks}.block(),
+                       near_matrices(tensor.matrices, causes.matrices)));
   }
 }
 
 bool Dealing::are_shared(const Tensor& tensor, int64_t size) const {
   const ColShards shares = graph_.shares_of(size, tensor.unit, tensor.team);
   return shares.are_even() || (tensor.matrices == 1 && tensor.team == 0 && shares.fit());
+}
+
+// Of several sizes that make the number, as in "slices*experts", the last is the one to change.
+std::string Dealing::near_matrices(int64_t matrices, std::string_view extent) const {
+  const size_t star = extent.rfind('*');
+  const std::string_view last = star == std::string_view::npos ? "" : extent.substr(star + 1);
+  const std::optional<int64_t> size = last.empty() ? std::nullopt : graph_.size(last);
+  const bool are_each = size && *size > 0 && matrices % *size == 0;
+  const int64_t step = are_each ? matrices / *size : 1;
+  int64_t less = matrices, more = matrices;
+  while (less > 0 && !each_has_one(less)) less -= step;
+  while (!each_has_one(more)) more += step;
+  const std::string sizes =
+      fmt::format("{}{}", less > 0 ? fmt::format("{} or ", less / step) : "", more / step);
+  return are_each ? fmt::format("{}={}", last, sizes) : sizes;
 }
 
 bool Dealing::each_has_one(int64_t matrices) const {

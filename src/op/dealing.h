@@ -46,6 +46,7 @@ class Dealing {
   // Columns, or rows of a weight. Those of a stack must divide.
   bool are_shared(const Tensor& tensor, int64_t size) const;
   bool each_has_one(int64_t matrices) const;
+  std::string near_matrices(int64_t matrices, std::string_view extent) const;
   // Once for each cause, however many tensors have it.
   void refuse_share(const Tensor& tensor, int64_t size, std::string_view what, TextPlace place,
                     const std::string& cause);

@@ -1,6 +1,7 @@
 // What an element type may be called, for the messages about what is none.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "stretto/segment.h"
@@ -12,5 +13,8 @@ inline constexpr std::string_view kDTypeNames[] = {
     STRETTO_DTYPES(STRETTO_NAME)
 #undef STRETTO_NAME
 };
+
+// What is wrong with a name that is none of these, and which is meant by one that others have.
+std::string unknown_dtype(std::string_view name);
 
 }  // namespace stretto

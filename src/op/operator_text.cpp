@@ -61,7 +61,7 @@ class FieldReader {
     const std::string_view value = word.substr(equals + 1);
     if (key == "dtype") {
       dtype_ = dtype_from(value);
-      if (!dtype_) reasons_.push_back(unknown_word("dtype", value, kDTypeNames));
+      if (!dtype_) reasons_.push_back(unknown_dtype(value));
       return;
     }
     const std::optional<int64_t> number = int_from(value);

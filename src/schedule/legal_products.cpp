@@ -172,9 +172,12 @@ std::vector<std::string> why_not_beside_others(const Operator& op, const Operato
   const size_t collects = first_that_collects(schedule);
   const bool collect = op.ranks > 1 && one.mover == Mover::nccl;
   if (collect && one.collectives != schedule.products[collects].collectives) {
+    const std::string_view of_first = to_string(schedule.products[collects].collectives);
     reasons.push_back(
-        fmt::format("collectives is one for all products with mover=nccl: take that of {}",
-                    products[collects]->name));
+        fmt::format("collectives={} beside collectives={} of {}, and all products with mover=nccl "
+                    "have one: take collectives={} here, or {} there",
+                    to_string(one.collectives), of_first, products[collects]->name, of_first,
+                    to_string(one.collectives)));
   }
   if (std::string why = why_other_parts(op, products, schedule.products, at); !why.empty()) {
     reasons.push_back(std::move(why));

@@ -69,8 +69,9 @@ Mover read_edge(const OperatorSegment& segment, std::string_view text,
     reasons.push_back(fmt::format("{}: {}", name, unknown_word("mover", value, names_of<Mover>())));
   } else if (!segment.is_edge()) {
     reasons.push_back(fmt::format(
-        "{} has rows behind a product, which move nothing and have no schedule: leave it out, or "
-        "take {}:{}epilogue, with which the lanes of tiles take them; found {}",
+        "{} has rows behind a product, which move nothing and have no schedule: leave it out; "
+        "beside "
+        "tiles that are sent one by one, {}:{}epilogue has their lanes take them; found {}",
         name, name, kMoverOfEdge, quote(text)));
   } else {
     reasons.push_back(fmt::format(

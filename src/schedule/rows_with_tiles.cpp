@@ -27,8 +27,10 @@ bool are_normed_sums(const Operator& op, const OperatorSegment& product,
 
 std::string why_no_sums(const OperatorSegment& product, const Schedule& schedule, DType dtype) {
   const auto take = [&](std::string_view what) {
-    return fmt::format("mover=epilogue of rows behind {}, whose lanes then take them: take {}",
-                       product.name, what);
+    return fmt::format(
+        "mover=epilogue of rows behind {}, whose lanes then take them: take {} there, or leave the "
+        "rows out",
+        product.name, what);
   };
   const Segment& of = *product.product;
   if (of.ranks == 1 || !of.is_dense() || of.teams > 1 || !of.makes_terms() ||
@@ -37,12 +39,12 @@ std::string why_no_sums(const OperatorSegment& product, const Schedule& schedule
   }
   if (schedule.mover != Mover::epilogue || schedule.granularity != Granularity::tile ||
       schedule.comm_sms != 0) {
-    return take("granularity=tile,mover=epilogue,comm-sms=0 there");
+    return take("granularity=tile,mover=epilogue,comm-sms=0");
   }
-  if (schedule.sync != Sync::flag) return take("sync=flag there");
-  if (schedule.gemm != GemmBy::tiles) return take("gemm=tiles there");
-  if (schedule.rows != RowCount::fixed) return take("rows=fixed there");
-  if (schedule.partials != dtype) return take(fmt::format("partials={} there", to_string(dtype)));
+  if (schedule.sync != Sync::flag) return take("sync=flag");
+  if (schedule.gemm != GemmBy::tiles) return take("gemm=tiles");
+  if (schedule.rows != RowCount::fixed) return take("rows=fixed");
+  if (schedule.partials != dtype) return take(fmt::format("partials={}", to_string(dtype)));
   return {};
 }
 

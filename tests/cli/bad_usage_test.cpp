@@ -157,6 +157,26 @@ std::vector<Case> cases() {
       {"UnknownDType",
        run + small + std::vector<std::string>{"--dtype", "fp8"},
        {"unknown dtype 'fp8'", "bf16, fp16, fp32"}},
+      {"OtherNameOfADType",
+       run + small + std::vector<std::string>{"--dtype", "float16"},
+       {"unknown dtype 'float16' (did you mean 'fp16'?)"}},
+      {"DTypeOfOtherBits",
+       run + small + std::vector<std::string>{"--dtype", "fp8_e4m3"},
+       {"unknown dtype 'fp8_e4m3': operators are of 16 or 32 bits; known: bf16, fp16, fp32"}},
+      {"ColumnsOfExpertsOnARank",
+       {"run", "moe-tp", "t=8", "h=64", "f=66", "experts=4", "k=2", "--ranks", "3"},
+       {"rows of the product have 66 columns, 22 on a rank, which are no multiple of 16 bytes: "
+        "take "
+        "48 or 72"}},
+      {"MatricesOfSeveralSizes",
+       {"run", "moe-ep-slices", "t=8", "h=64", "f=64", "experts=3", "k=2", "slices=2", "--ranks",
+        "4"},
+       {"6 matrices of wg are dealt to 4 ranks in blocks of 2, which leaves none for the last: "
+        "take "
+        "experts=2 or 4"}},
+      {"SizesThatNobodyWouldTake",
+       {"run", "moe-ep-slices", "t=8", "--ranks", "4"},
+       {"for example: moe-ep-slices t=2048 h=4096 f=14336 experts=64 k=4 slices=2 --ranks 8"}},
       {"UnknownStrategy",
        run + small + std::vector<std::string>{"--strategy", "tile"},
        {"'tile'", "did you mean 'tiles'", "sequential", "slices, auto, all, sweep\n"}},

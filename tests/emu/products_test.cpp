@@ -128,8 +128,9 @@ TEST(Products, ShareClustersAndWhoMakesCollectives) {
     return legal(op, parse_schedules(text, op, machine), machine);
   };
   EXPECT_THAT(reasons_of("library/down:low-latency"),
-              ElementsAre("down: collectives is one for all products with mover=nccl: take that "
-                          "of o"));
+              ElementsAre("down: collectives=low-latency beside collectives=nccl of o, and all "
+                          "products with mover=nccl have one: take collectives=nccl here, or "
+                          "low-latency there"));
   EXPECT_THAT(reasons_of("tiles/down:low-latency"), IsEmpty());
   EXPECT_THAT(reasons_of("tiles/down:library/qkv:library,algorithm=3"), IsEmpty());
 }

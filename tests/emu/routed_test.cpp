@@ -257,8 +257,8 @@ TEST(RoutedRefusals, SayWhatWouldBeRight) {
       testing::HasSubstr("rows of x have 100 columns on a rank, which are no multiple of 16 "
                          "bytes: take 96 or 104"));
   EXPECT_THAT(refused("moe-tp", 2, sizes(64, 40, 8, 2)),
-              testing::HasSubstr("have 20 columns on a rank, which are no multiple of 16 bytes: "
-                                 "take 16 or 24"));
+              testing::HasSubstr("have 40 columns, 20 on a rank, which are no multiple of 16 "
+                                 "bytes: take 32 or 48"));
   EXPECT_EQ(refused("moe-tp", 2, sizes(64, 48, 8, 2)), "accepted");
 }
 

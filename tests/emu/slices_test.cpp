@@ -181,7 +181,7 @@ TEST(Slices, ThatCannotBeAreRefused) {
   };
   EXPECT_THAT(refusal(sizes(8, 2), 5),
               testing::HasSubstr("16 matrices of wg are dealt to 5 ranks in blocks of 4, which "
-                                 "leaves none for the last: take 15 or 17"));
+                                 "leaves none for the last: take experts=7 or 9"));
   EXPECT_THAT(refusal(sizes(kMaxDim, 8), 2),
               testing::HasSubstr("slices*experts is 8589934592; an extent must be between 1 and "
                                  "1073741824"));

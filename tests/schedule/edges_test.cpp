@@ -46,8 +46,9 @@ TEST(Edges, HaveTheirMoverBehindTheProducts) {
 TEST(Edges, AreNoRowsBehindAProduct) {
   const Operator op = make_operator("gemm-ar-norm", {{"m", 40}, {"n", 64}, {"k", 64}}, 2);
   EXPECT_EQ(refusal("tiles/out:waves", op),
-            "out has rows behind a product, which move nothing and have no schedule: leave it out, "
-            "or take out:mover=epilogue, with which the lanes of tiles take them; found 'waves'");
+            "out has rows behind a product, which move nothing and have no schedule: leave it out; "
+            "beside tiles that are sent one by one, out:mover=epilogue has their lanes take them; "
+            "found 'waves'");
   const OperatorSchedule advised = parse_schedules("tiles/out:mover=epilogue", op, machine_of());
   EXPECT_THAT(legal(op, advised, machine_of()), IsEmpty());
   EXPECT_EQ(refusal("/", op), refusal("", op));
@@ -159,7 +160,7 @@ TEST(RowsBehindSums, AreRefusedWithWhatWouldBeRight) {
   const std::string tiles = kEpilogue, by_tiles = "/out:mover=epilogue";
   EXPECT_EQ(reason(op, "slices" + by_tiles),
             "out: mover=epilogue of rows behind p, whose lanes then take them: take "
-            "granularity=tile,mover=epilogue,comm-sms=0 there");
+            "granularity=tile,mover=epilogue,comm-sms=0 there, or leave the rows out");
   EXPECT_THAT(reason(op, tiles + ",sync=counter" + by_tiles), HasSubstr("take sync=flag there"));
   EXPECT_THAT(reason(op, tiles + ",partials=fp32" + by_tiles),
               HasSubstr("take partials=bf16 there"));

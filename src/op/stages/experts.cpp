@@ -8,15 +8,16 @@
 namespace stretto {
 namespace {
 
-std::string fault_in_row(std::string_view what, int64_t cols, DType dtype) {
-  const int64_t step = kRoutedRowBytes / num_bytes(dtype);
+// A rank has the columns, or one of so many shares of them.
+std::string fault_in_row(std::string_view what, int64_t cols, int64_t shares, DType dtype) {
+  const int64_t step = shares * kRoutedRowBytes / num_bytes(dtype);
   if (cols % step == 0) return {};
   const int64_t below = cols / step * step;
   return fmt::format(
-      "rows of {} have {} columns on a rank, which are no multiple of {} bytes: take "
-      "{}{}",
-      what, cols, kRoutedRowBytes, below > 0 ? fmt::format("{} or ", below) : std::string(),
-      below + step);
+      "rows of {} have {} columns{} on a rank, which are no multiple of {} bytes: "
+      "take {}{}",
+      what, cols, shares > 1 ? fmt::format(", {}", cols / shares) : std::string(), kRoutedRowBytes,
+      below > 0 ? fmt::format("{} or ", below) : std::string(), below + step);
 }
 
 // A stack of one matrix is dealt as those of more are: its entries' tiles are alike on all ranks.
@@ -55,10 +56,10 @@ StageRule grouped_rule(const StageOperands& of) {
       rule.fault = fault_in_share(stack, stack.cols, "columns", static_cast<int>(shares), dtype);
     }
     if (rule.fault.empty() && x.cols % shares == 0) {
-      rule.fault = fault_in_row(x.name, x.cols / shares, dtype);
+      rule.fault = fault_in_row(x.name, x.cols, shares, dtype);
     }
     if (rule.fault.empty() && stack.rows % parts == 0) {
-      rule.fault = fault_in_row("the product", stack.rows / parts, dtype);
+      rule.fault = fault_in_row("the product", stack.rows, parts, dtype);
     }
   }
   switch (stack.held) {
@@ -95,7 +96,7 @@ StageRule permute_rule(const StageOperands& of) {
     rule.fault = fmt::format("X has a row for each {} of IDS: {} and {}",
                              x.held == Held::routed ? "choice" : "row", shape(x), shape(ids));
   } else if (rule.fault = fault_in_ids(ids, stage.experts); rule.fault.empty()) {
-    rule.fault = fault_in_row(x.name, x.cols, of.dtype);
+    rule.fault = fault_in_row(x.name, x.cols, 1, of.dtype);
   }
   if (rule.fault.empty() && !has_own(stage.experts)) {
     int64_t less = stage.experts, more = stage.experts;
