@@ -163,7 +163,10 @@ void Dealing::check_rows_divide(const Tensor& weight, TextPlace place, const Cau
 void Dealing::check_dealt_alike(const StageText& text, const std::vector<const Tensor*>& in,
                                 const StageRule& rule) {
   for (size_t i = 0; i < in.size(); ++i) {
-    if (in[i]->held != Held::cols || rule.needs[i] != Held::cols || in[i]->team > 0) continue;
+    // An all-to-all that feeds a product brings columns that are dealt as any others.
+    const bool is_fed = multiplies(text.kind) && i == 0 && rule.needs[i] == Held::rows;
+    if (in[i]->held != Held::cols || in[i]->team > 0) continue;
+    if (rule.needs[i] != Held::cols && !is_fed) continue;
     const ColShards of_first = graph_.shares_of(in[0]->cols, in[0]->unit);
     const ColShards plain = graph_.shares_of(in[i]->cols);
     const ColShards own = graph_.shares_of(in[i]->cols, in[i]->unit);

@@ -309,6 +309,9 @@ TEST(LookUpRefusals, OfUnevenTablesSayWhatIsDealtOtherwise) {
   EXPECT_THAT(
       refused("input b [8, 30] cols\ny = gemm x b\noutput y rows\n"),
       HasSubstr("the columns of x are dealt by tables, and other operands of gemm are not"));
+  EXPECT_THAT(
+      refused("input b [8, 30] whole\ny = gemm x b\noutput y rows\n"),
+      HasSubstr("the columns of x are dealt by tables, and other operands of gemm are not"));
   EXPECT_THAT(refused("input v [6, 9, 6] experts\ny = embed ids v\n"
                       "output x rows\noutput y rows\n"),
               HasSubstr("ids is dealt to ranks for other tables already: give the ids of each "
