@@ -41,11 +41,22 @@ void check_cluster(Case& c) {
       c.machine.sms - s.comm_sms < kMostClustered) {
     refuse(fmt::format("comm-sms={}", s.comm_sms), "which leaves no pair of SMs", "");
   }
-  const int64_t tile_rows = s.tile_m > 0 ? (c.op.m + s.tile_m - 1) / s.tile_m : 0;
-  if (c.op_good && tile_rows % kMostClustered != 0) {
-    refuse(fmt::format("tile={}x{} for m={}", s.tile_m, s.tile_n, c.op.m),
+  if (!c.op_good || s.tile_m < 1) return;
+  const auto refuse_odd = [&](int64_t rows, const std::string& named) {
+    const int64_t tile_rows = (rows + s.tile_m - 1) / s.tile_m;
+    if (tile_rows % kMostClustered == 0) return false;
+    refuse(fmt::format("tile={}x{} for {}", s.tile_m, s.tile_n, named),
            fmt::format("whose last of {} tile rows has no partner", tile_rows),
            " or a tile of other rows");
+    return true;
+  };
+  if (!c.op.multiplies_own_rows()) {
+    refuse_odd(c.op.m, fmt::format("m={}", c.op.m));
+    return;
+  }
+  const RowShards own = c.op.row_shards();  // the last ranks may have fewer
+  for (int rank = 0; rank < own.ranks; ++rank) {
+    if (refuse_odd(own.size(rank), fmt::format("{} rows of rank {}", own.size(rank), rank))) return;
   }
 }
 

@@ -83,6 +83,13 @@ TEST(Legal, ClustersArePairsOfTilesThatWaitForTheirRowsOnly) {
   EXPECT_THAT(only("comm-sms=7"), HasSubstr("half a pair of SMs: take cluster=1 or comm-sms=8"));
   EXPECT_THAT(only_reason("comm-sms=8", {kAgGemm, 1025, 4096, 4096, 2, DType::bf16}),
               HasSubstr("tile=128x256 for m=1025, whose last of 9 tile rows has no partner"));
+  // Of own rows by a whole weight every rank pairs what it has; the last may have fewer.
+  const ProductKind own = {Held::whole, Edge::none, Edge::none};
+  EXPECT_THAT(reasons("tiles,cluster=2,tile=64x64", {own, 512, 64, 64, 4, DType::bf16}), IsEmpty());
+  EXPECT_THAT(only_reason("comm-sms=8", {own, 512, 4096, 4096, 4, DType::bf16}),
+              HasSubstr("tile=128x256 for 128 rows of rank 0, whose last of 1 tile rows has no"));
+  EXPECT_THAT(only_reason("comm-sms=8", {own, 518, 4096, 4096, 4, DType::bf16}),
+              HasSubstr("for 128 rows of rank 3"));
   Machine odd = machine_of();
   odd.sms = 131;
   EXPECT_THAT(reasons("tiles,tile=128x256,cluster=2,comm-sms=129", op, odd),
