@@ -212,7 +212,10 @@ def text(value, name):
         raise ValueError(f"{name} is {value!r}; a string was expected")
     if "\0" in value:
         raise ValueError(f"{name} {value!r} holds a zero byte")
-    return os.fsencode(value)
+    try:
+        return os.fsencode(value)
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} {value!r} is no text: it holds half a character") from None
 
 
 def whole(value, name):
@@ -222,6 +225,14 @@ def whole(value, name):
     number = value.__index__()
     if not -(2**63) <= number < 2**63:
         raise ValueError(f"{name}={number} is too {'large' if number > 0 else 'small'}")
+    return number
+
+
+def rank_number(value):
+    """A rank for an `int32_t`; the library knows how many there are."""
+    number = whole(value, "rank")
+    if not -(2**31) <= number < 2**31:
+        raise ValueError(f"rank={number} is too {'large' if number > 0 else 'small'}")
     return number
 
 

@@ -5,7 +5,7 @@ import os
 from ctypes import byref, c_int32
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
-from ._library import COperator, CTensorInfo, dtype_text, library, serves, text, whole
+from ._library import COperator, CTensorInfo, dtype_text, library, rank_number, serves, text, whole
 
 Operator = Union[str, "os.PathLike[str]"]
 
@@ -36,7 +36,10 @@ def graph_text(operator):
     if not isinstance(operator, os.PathLike):
         return operator
     with open(operator, encoding="utf-8") as file:
-        return file.read() + "\n"
+        try:
+            return file.read() + "\n"
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{os.fspath(operator)} is no text in UTF-8: {error}") from None
 
 
 def c_operator(operator, sizes, ranks, dtype):
@@ -75,4 +78,4 @@ def tensors(operator: Operator, *, ranks: int, dtype: Any = "bf16", rows: str = 
     rank has more of. Arguments are those of plan(). Raises ValueError.
     """
     c_op = c_operator(operator, sizes_text(sizes, more_sizes), ranks, dtype)
-    return {info.name: info for info in infos_of(c_op, serves(rows), whole(rank, "rank"))}
+    return {info.name: info for info in infos_of(c_op, serves(rows), rank_number(rank))}

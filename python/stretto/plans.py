@@ -6,10 +6,12 @@ import weakref
 from ctypes import byref, c_char_p, c_double, c_int32, c_int64, c_uint64, c_void_p, pointer
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ._library import (CCallTensor, CPlanRequest, CTensorInfo, dtype_text, library, serves, text,
-                       whole)
+from ._library import (CCallTensor, CPlanRequest, CTensorInfo, dtype_text, library, rank_number,
+                       serves, text, whole)
 from .operators import Operator, TensorInfo, c_operator, graph_text, info_of, sizes_text
 from .tensors import on_cpu
+
+EXPECTED = "tensors has a list for each name, with a tensor of every rank"
 
 
 class Plan:
@@ -47,7 +49,7 @@ class Plan:
         infos = {}
         for index in range(self._num_tensors):
             found = CTensorInfo()
-            library().plan_tensor(self._handle, run, whole(rank, "rank"), index, byref(found))
+            library().plan_tensor(self._handle, run, rank_number(rank), index, byref(found))
             infos[found.name.decode()] = info_of(found)
         return infos
 
@@ -85,9 +87,15 @@ class Plan:
                 num_rows: Optional[int] = None) -> None:
         """One run of `num_rows` rows (default: the plan's) on the CPU, of all ranks.
 
-        tensors  as of emulate(), with the rows that tensors_of(rank, num_rows) says
+        tensors  as of emulate(), with the rows that tensors_of(rank, num_rows) says. 0 rows of a plan that serves
+                 fewer do nothing
         """
         run = self.num_rows if num_rows is None else whole(num_rows, "num_rows")
+        if not isinstance(tensors, Mapping):
+            raise ValueError(f"tensors is a {type(tensors).__name__}: {EXPECTED}")
+        if run == 0:  # no tensor has such a shape
+            library().plan_execute(self._handle, 0, None, 0)
+            return
         infos = [self._infos(rank, run) for rank in range(self.ranks)]
         given = []
         for name, by_rank in tensors.items():
@@ -163,7 +171,7 @@ def emulate(operator: Operator, tensors: Mapping[str, Sequence[Any]], *, dtype: 
     by_name = tensors if isinstance(tensors, Mapping) else {}
     ranks = {len(by_rank) for by_rank in by_name.values() if isinstance(by_rank, (list, tuple))}
     if len(ranks) != 1:
-        raise ValueError("tensors has a list for each name, with a tensor of every rank")
+        raise ValueError(EXPECTED)
     words = sizes_text(sizes, more_sizes)
     kept = _kept_plan(graph_text(operator), words, ranks.pop(), dtype_text(dtype), schedule, machine)
     with kept.lock:  # so that no other thread's ids are among those of this run

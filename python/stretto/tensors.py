@@ -145,6 +145,8 @@ def of_dlpack(tensor, name):
     steps = [found.strides[i] if found.strides else math.prod(shape[i + 1:])
              for i in range(found.ndim)]
     kinds = {value: key for key, value in DLPACK_TYPES.items()}
+    if found.dtype.lanes != 1:
+        raise ValueError(f"tensor {name} has elements of {found.dtype.lanes} numbers each; one is needed")
     dtype = kinds.get((found.dtype.code, found.dtype.bits), f"DLPack's {found.dtype.code}")
     return View((found.data or 0) + found.byte_offset, *rows_of(name, shape, steps), dtype, device)
 

@@ -1,6 +1,8 @@
 """Plans through the binding, with the library itself."""
 
 import math
+import pathlib
+import tempfile
 import threading
 import unittest
 
@@ -80,6 +82,7 @@ class Plans(unittest.TestCase):
                 (OPERATOR, {"schedule": "auto,tile=64x64"}, "auto stands alone"),
                 (OPERATOR, {"machine": "\udcff"}, "unknown machine '\\xff'"),
                 (OPERATOR, {"schedule": "tiles\0"}, "zero byte"),
+                (OPERATOR, {"schedule": "tiles\ud800"}, "is no text: it holds half a character"),
                 (OPERATOR, {"schedule": "sequential", "rows": "bucket"}, "rows=bucket"),
                 (OPERATOR, {"rows": "some"}, '"bucket"'),
                 (OPERATOR, {"sizes": {"m": 1}}, "sizes are given twice: m"),
@@ -89,6 +92,13 @@ class Plans(unittest.TestCase):
                     stretto.plan(operator, **{**SIZES, "schedule": "tiles", **words})
                 self.assertIn(says, str(caught.exception))
                 self.assertNotIn("\n", str(caught.exception))
+
+    def test_a_graph_file_that_is_no_text_is_named(self):
+        with tempfile.NamedTemporaryFile(suffix=".graph") as file:
+            file.write(b"graph t m\n\xbd\n")
+            file.flush()
+            with self.assertRaisesRegex(ValueError, f"{file.name} is no text in UTF-8"):
+                stretto.plan(pathlib.Path(file.name), m=8, ranks=2)
 
 
 def values_of(rows, columns, seed):
@@ -226,6 +236,23 @@ class OnTheCpu(unittest.TestCase):
         self.assertEqual(plan.tensors_of(1, 5)["out"].shape, (2, self.N))
         with self.assertRaisesRegex(ValueError, "129 rows; this plan serves 1 to 128"):
             plan.execute({}, 129)
+        plan.execute({"a": self.a, "b": self.b, "out": out}, 0)  # does nothing
+        self.assertEqual(out[0].rows() + out[1].rows(), self.expected())
+        with self.assertRaisesRegex(ValueError, "tensors is a NoneType: tensors has a list for each name"):
+            plan.execute(None, self.M)
+        fixed = stretto.plan("gemm-rs", schedule="tiles", dtype="fp32", ranks=2, **self.sizes())
+        with self.assertRaisesRegex(ValueError, "0 rows; this plan was made for 6"):
+            fixed.execute({}, 0)
+
+    def test_no_rank_is_taken_for_another(self):
+        """Numbers that 32 bits have no room for."""
+        plan = stretto.plan("gemm-rs", schedule="tiles", ranks=2, **self.sizes())
+        for rank, says in ((2, "rank 2; the operator has ranks 0 to 1"), (2**32, "rank=4294967296 is too large"),
+                           (-2**32 + 1, "rank=-4294967295 is too small")):
+            with self.assertRaisesRegex(ValueError, says):
+                plan.tensors_of(rank)
+            with self.assertRaisesRegex(ValueError, says):
+                stretto.tensors("gemm-rs", ranks=2, rank=rank, **self.sizes())
 
     def test_an_output_that_is_read_only_is_refused(self):
         class Array:

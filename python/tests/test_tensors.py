@@ -19,12 +19,12 @@ class Interface:
 class Lent:
     """What speaks DLPack only."""
 
-    def __init__(self, shape, strides=None, device=(2, 1), kind=(4, 16)):
+    def __init__(self, shape, strides=None, device=(2, 1), kind=(4, 16), lanes=1):
         self.device = device
         self.sizes = (ctypes.c_int64 * len(shape))(*shape)
         self.steps = (ctypes.c_int64 * len(shape))(*strides) if strides else None
         self.managed = DLManagedTensor(
-            DLTensor(4096, DLDevice(*device), len(shape), DLDataType(*kind, 1), self.sizes, self.steps,
+            DLTensor(4096, DLDevice(*device), len(shape), DLDataType(*kind, lanes), self.sizes, self.steps,
                      16), None, None)
 
     def __dlpack_device__(self):
@@ -83,6 +83,7 @@ class Tensors(unittest.TestCase):
                              (Lent((4, 8), (0, 1)), "a has the same memory for all of its rows.*contiguous"),
                              (Lent((2, 3, 8), (0, 0, 1)), "the same memory for all of its rows"),
                              (Lent(()), "a single number"),
+                             (Lent((4, 8), lanes=2), "a has elements of 2 numbers each; one is needed"),
                              (Interface("__array_interface__", strides=(33, 2)), "no multiples"),
                              ([1, 2], "a is a list: it has neither data_ptr")):
             with self.assertRaisesRegex(ValueError, says):
