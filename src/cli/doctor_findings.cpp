@@ -141,8 +141,11 @@ Finding tuning() {
         const auto& operators = all.operators();
         const auto measured = std::count_if(operators.begin(), operators.end(),
                                             [&](const auto& one) { return one.gpu == gpu; });
-        std::string found = fmt::format("{} operators measured, {} of them in {}", operators.size(),
-                                        own.operators().size(), quote(file, 200));
+        const std::string of_file =
+            file.empty()
+                ? "none of them here, for there is no home folder to keep them in"
+                : fmt::format("{} of them in {}", own.operators().size(), quote(file, 200));
+        std::string found = fmt::format("{} operators measured, {}", operators.size(), of_file);
         if (!gpu.empty()) found += fmt::format("; {} on {}", measured, gpu);
         if (gpu.empty() || measured > 0) return {"tuning", State::good, found};
         return missing("tuning", found, "auto predicts until stretto tune has measured here");

@@ -55,6 +55,12 @@ TEST_F(Doctor, GpusThatRunNoPlansAndGpusOfTwoKinds) {
   EXPECT_THAT(std::string(finding("GPUs").at("found")), HasSubstr("mixed: NVIDIA H200"));
 }
 
+TEST_F(Doctor, WithoutAHomeNamesNoFileOfMeasurements) {
+  set("HOME", "");
+  set("STRETTO_TUNING_FILE", "");
+  EXPECT_THAT(std::string(finding("tuning").at("found")), HasSubstr("there is no home folder"));
+}
+
 TEST_F(Doctor, WithoutADriverSaysWhatWorksAllTheSame) {
   set("LD_LIBRARY_PATH", stubs_ + "/old_driver");
   const Said said = stretto_says({"doctor"});
