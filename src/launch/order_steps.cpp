@@ -38,7 +38,11 @@ class Ordering {
       kernels_.go_on();
       const bool moved = pass(how);
       if (num_left_ == 0) return;
-      STRETTO_ASSERT(moved || how != Try::forced, "streams of a rank wait for each other's events");
+      if (!moved && how == Try::forced) {  // plans that are proved have such streams nowhere
+        throw UsageError(
+            "streams of a rank wait for each other's events, as where compute lanes do not pass "
+            "the same boundaries: `stretto check` says what is wrong with the plan");
+      }
       how = moved ? Try::most : how == Try::most ? Try::waits : Try::forced;
     }
   }

@@ -10,6 +10,7 @@
 #include "launch/rank_program.h"
 #include "launch/tile_sums.h"
 #include "plan_fixture.h"
+#include "stretto/error.h"
 #include "tables/plan_limits.h"
 #include "tables/plan_tables.h"
 
@@ -24,6 +25,23 @@ TEST(RankPrograms, SequentialIsAGemmAndACollectiveInOneStream) {
   EXPECT_EQ(text(reduce, programs_of(reduce)[1]), "0:gemm 0 0:collective");
   const Plan gather = plan_of("ag-gemm m=512 n=512 k=512 ranks=4 dtype=bf16", "sequential");
   EXPECT_EQ(text(gather, programs_of(gather)[1]), "0:collective 0:gemm 0");
+}
+
+// Read as text, and not proved: one compute lane passes a boundary, and the other one does not.
+TEST(RankPrograms, OfStreamsThatWaitForEachOtherAreRefused) {
+  const Plan plan = parse_plan(
+      "stretto-plan 2\noperator gemm-rs m=8 n=8 k=16 ranks=2 dtype=bf16\nsms 8\n"
+      "buffer a bf16 8x8 input columns=16\nbuffer b bf16 8x8 input columns=16\n"
+      "buffer out bf16 4x8 output sharded=8\nsignals s 1\nsignals t 1\n"
+      "lane 0 compute 0\n  boundary 0\n  notify s.0@0 += 1\n"
+      "lane 0 compute 1\n  wait t.0 >= 1\n"
+      "lane 0 nccl 0\n  wait s.0 >= 1\n  notify t.0@0 += 1\nend\n");
+  try {
+    programs_of(plan);
+    FAIL() << "there are programs";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("wait for each other's events"));
+  }
 }
 
 // Without what they are later: the same blocks of the same sorts of kernels.
