@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "stretto/dtype.h"
+#include "stretto/edge_kernel.h"
 #include "stretto/held.h"
 #include "stretto/segment.h"
 
@@ -194,6 +195,7 @@ struct Operator {
   std::vector<Tensor> tensors;  // inputs first, as they are written; then what stages make
   std::vector<Stage> stages;
   std::vector<OperatorOutput> outputs;
+  std::vector<EdgeKernel> kernels;        // that schedules may take
   std::vector<OperatorSegment> segments;  // in an order in which one after the other can run
 
   const std::string& name() const;

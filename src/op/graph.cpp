@@ -18,6 +18,9 @@
 namespace stretto {
 namespace {
 
+// Slots of a part's size, and signals.
+constexpr int64_t kMostKernelMemory = int64_t{1} << 20;
+
 class Binder {
  public:
   Binder(std::shared_ptr<const GraphText> text, int ranks, DType dtype)
@@ -60,6 +63,7 @@ class Binder {
     for (const TeamText& team : text_.teams) {
       if (binding_.knows_ranks && binding_.knows(team.ranks)) dealing_.add_team(team);
     }
+    for (const EdgeKernelText& kernel : text_.kernels) add_kernel(kernel);
     for (const InputText& input : text_.inputs) add_input(input);
     for (const StageText& stage : text_.stages) stages_.add(stage);
     for (const OutputText& output : text_.outputs) add_output(output);
@@ -72,6 +76,35 @@ class Binder {
     binding_.throw_reasons();
     const auto size = [&](std::string_view name) { return graph_.size(name).value_or(0); };
     validate(Segment{*kind, size("m"), size("n"), size("k"), graph_.ranks, graph_.dtype});
+  }
+
+  void add_kernel(const EdgeKernelText& text) {
+    EdgeKernel kernel{.name = text.name, .edge = text.edge, .header = text.header};
+    kernel.slots = memory_of(text, "slots", text.slots);
+    kernel.signals = memory_of(text, "signals", text.signals);
+    kernel.blocks = text.blocks.value_or(kernel.blocks);
+    kernel.threads = text.threads.value_or(kernel.threads);
+    kernel.us = text.us.value_or(0);
+    kernel.source = text.source;
+    graph_.kernels.push_back(std::move(kernel));
+  }
+
+  // 0 where it is refused, or hangs on what is not known.
+  int64_t memory_of(const EdgeKernelText& text, std::string_view what,
+                    const std::optional<Extent>& extent) {
+    if (!extent || !binding_.knows_ranks) return 0;
+    const auto size = [&](std::string_view name) {
+      return name == "ranks" ? std::optional<int64_t>(graph_.ranks) : graph_.size(name);
+    };
+    for (const Extent::Name& one : extent->names()) {
+      if (!size(one.name)) return 0;
+    }
+    const auto value = extent->value([&](std::string_view name) { return *size(name); });
+    if (value && *value <= kMostKernelMemory) return *value;
+    refuse(text.place, fmt::format("kernel {}: {}={} is {}; it can be at most {}", text.name, what,
+                                   extent->text(), value ? std::to_string(*value) : "too large",
+                                   kMostKernelMemory));
+    return 0;
   }
 
   void add_input(const InputText& input) {

@@ -1,6 +1,7 @@
 // A graph as it is written: what is known before its sizes are.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -21,6 +22,19 @@ struct TeamText {
   std::string name;
   Extent ranks;
   TextPlace place = {};
+};
+
+// A kernel of the device language that schedules may take for edges.
+struct EdgeKernelText {
+  std::string name;
+  Edge edge = Edge::all_reduce;
+  std::string header;
+  std::optional<Extent> slots = {}, signals = {};  // of sizes and "ranks"
+  std::optional<int> blocks = {}, threads = {};
+  std::optional<double> us = {};
+  TextPlace place = {};
+  // What the header says. It is no part of the text: who runs plans gives it.
+  std::shared_ptr<const std::string> source = {};
 };
 
 struct InputText {
@@ -58,6 +72,7 @@ struct GraphText {
   std::string name;
   std::vector<std::string> sizes;
   std::vector<TeamText> teams;
+  std::vector<EdgeKernelText> kernels;
   std::vector<InputText> inputs;
   std::vector<StageText> stages;
   std::vector<OutputText> outputs;

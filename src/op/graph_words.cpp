@@ -85,7 +85,7 @@ bool GraphWords::character(char c) {
 
 bool GraphWords::end_of_line() { return !skip_blanks() || expected("the end of the line"); }
 
-bool GraphWords::extent(Extent& to) {
+bool GraphWords::extent(Extent& to, std::string_view also) {
   std::string why;
   skip_blanks();
   const TextPlace where = place();
@@ -94,8 +94,9 @@ bool GraphWords::extent(Extent& to) {
   to = *read;
   for (const Extent::Name& one : to.names()) {
     const bool is_known = std::count(graph_.sizes.begin(), graph_.sizes.end(), one.name) > 0;
-    if (is_known || !graph_.knows_sizes) continue;
+    if (is_known || !graph_.knows_sizes || (!also.empty() && one.name == also)) continue;
     std::vector<std::string_view> known(graph_.sizes.begin(), graph_.sizes.end());
+    if (!also.empty()) known.push_back(also);
     refuse_at(where, unknown_word("size", one.name, known));
   }
   return true;

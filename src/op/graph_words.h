@@ -43,7 +43,8 @@ class GraphWords {
   bool name(std::string& to, std::string_view what);
   bool character(char c);
   bool end_of_line();
-  bool extent(Extent& to);
+  // Of the graph's sizes, and of what is called `also`.
+  bool extent(Extent& to, std::string_view also = {});
   bool held(Held& to);
   // "of TEAM", where it is there.
   bool of_team(std::string& to);

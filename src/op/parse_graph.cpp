@@ -9,6 +9,7 @@
 #include "core/text.h"
 #include "op/graph_uses.h"
 #include "op/graph_words.h"
+#include "op/read_edge_kernel.h"
 #include "op/read_graph.h"
 #include "op/read_input.h"
 #include "op/read_stage.h"
@@ -17,7 +18,7 @@
 namespace stretto {
 namespace {
 
-constexpr std::string_view kFirstWords[] = {"graph", "team", "input", "output"};
+constexpr std::string_view kFirstWords[] = {"graph", "team", "kernel", "input", "output"};
 
 class GraphParser {
  public:
@@ -51,7 +52,8 @@ class GraphParser {
   void statement() {
     const TextPlace where = words_.place();
     std::string word;
-    if (!words_.name(word, "graph, team, input, output or NAME = STAGE")) return lose_line();
+    if (!words_.name(word, "graph, team, kernel, input, output or NAME = STAGE"))
+      return lose_line();
     words_.skip_blanks();
     const bool is_stage = words_.is_at('=');
     const bool is_headless = !has_head_ && (word != "graph" || is_stage);
@@ -65,6 +67,7 @@ class GraphParser {
     }
     if (word == "graph") return head(where);
     if (word == "team") return team();
+    if (word == "kernel") return kernel();
     if (word == "input") return input();
     if (word == "output") return output();
     lose_line();
@@ -119,6 +122,20 @@ class GraphParser {
       return words_.refuse_at(team.place, fmt::format("team {} is there twice", team.name));
     }
     graph_->teams.push_back(std::move(team));
+  }
+
+  void kernel() {
+    std::optional<EdgeKernelText> kernel = read_edge_kernel(words_);
+    if (!kernel) return;
+    const auto is_it = [&](const EdgeKernelText& other) { return other.name == kernel->name; };
+    if (std::any_of(graph_->kernels.begin(), graph_->kernels.end(), is_it)) {
+      return words_.refuse_at(kernel->place, fmt::format("kernel {} is there twice", kernel->name));
+    }
+    if (graph_->kernels.size() == kMostEdgeKernels) {
+      return words_.refuse_at(kernel->place,
+                              fmt::format("a graph names at most {} kernels", kMostEdgeKernels));
+    }
+    graph_->kernels.push_back(std::move(*kernel));
   }
 
   void input() {

@@ -41,6 +41,15 @@ std::string print(const GraphText& text) {
   for (const TeamText& team : text.teams) {
     out += fmt::format("team {} {}\n", team.name, team.ranks.text());
   }
+  for (const EdgeKernelText& kernel : text.kernels) {
+    out += fmt::format("kernel {} {} \"{}\"", kernel.name, to_string(kernel.edge), kernel.header);
+    if (kernel.slots) out += fmt::format(" slots={}", kernel.slots->text());
+    if (kernel.signals) out += fmt::format(" signals={}", kernel.signals->text());
+    if (kernel.blocks) out += fmt::format(" blocks={}", *kernel.blocks);
+    if (kernel.threads) out += fmt::format(" threads={}", *kernel.threads);
+    if (kernel.us) out += fmt::format(" us={}", *kernel.us);
+    out += "\n";
+  }
   for (const InputText& input : text.inputs) {
     const std::string stack = input.matrices ? input.matrices->text() + ", " : "";
     out += fmt::format("input {} [{}{}, {}] {}{}", input.name, stack, input.rows.text(),

@@ -140,9 +140,9 @@ constexpr std::string_view kAll =
 
 TEST(FaultsOfGraphs, OfAllKindsAreToldTogether) {
   const std::string text =
-      "my.graph:5:1: unknown word at the beginning of a line 'broken'; known: graph, team, input, "
-      "output; my.graph:6:11: a cycle of 2 tensors, and a graph has none: a needs b, b needs a; "
-      "make one of them of inputs, or of tensors that lines above make; ";
+      "my.graph:5:1: unknown word at the beginning of a line 'broken'; known: graph, team, kernel, "
+      "input, output; my.graph:6:11: a cycle of 2 tensors, and a graph has none: a needs b, b "
+      "needs a; make one of them of inputs, or of tensors that lines above make; ";
   const std::string edge =
       "my.graph:8:10: gemm needs x held as whole, and it is cols: there is no edge from one to the "
       "other; take one that is whole, rows, partial";
