@@ -174,7 +174,7 @@ struct SignalRef {
 struct Instr {
   Opcode op = Opcode::wait;
   CollectiveKind collective = CollectiveKind::all_gather;
-  uint8_t lag = 0;             // wait: how many runs back
+  uint8_t lag = 0;             // wait: how many runs back; see kernel()
   bool fused = false;          // tasks of a kind: goes on with the task before it in registers
   int32_t tile = -1;           // tasks of a kind: number shown in text and diagnostics
   int32_t id = 0;              // collective, boundary; see attribute()
@@ -205,6 +205,10 @@ struct Instr {
       id = static_cast<int32_t>(value);
     }
   }
+  // A collective that a kernel of the graph's makes: which of them, counted from 1; 0: none. It is
+  // kept where waits have a lag.
+  size_t kernel() const { return op == Opcode::collective ? lag : 0; }
+  void set_kernel(size_t number) { lag = static_cast<uint8_t>(number); }
   const TaskKind* kind() const { return kind_of(op); }  // null: no kind of task
   OpForm form() const { return form_of(op); }
   bool is_sync() const { return op == Opcode::wait || op == Opcode::notify; }

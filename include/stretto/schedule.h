@@ -90,7 +90,7 @@ namespace stretto {
 // their own, so what was measured of one says little of the other (tune/near_measurements.cpp).
 //   CHOICE(type, field, key, absent, apart or alike, table, what it asks)
 //   NUMBER(field, key, absent, apart or alike, what it means): 1 and more than that are apart
-//   OTHER(field, key, what it means): a value with a form of its own (schedule_text.cpp)
+//   OTHER(field, key, absent, what it means): a value with a form of its own (schedule_text.cpp)
 #define STRETTO_COORDINATES(CHOICE, NUMBER, OTHER)                                                 \
   CHOICE(Granularity, granularity, "granularity", "", apart, STRETTO_GRANULARITIES,                \
          "what is communicated at once")                                                           \
@@ -100,11 +100,11 @@ namespace stretto {
   CHOICE(Reduction, reduction, "reduction", "", alike, STRETTO_REDUCTIONS,                         \
          "where partial sums meet")                                                                \
   CHOICE(Reuse, reuse, "reuse", "", alike, STRETTO_REUSES, "how the next run may overwrite")       \
-  OTHER(partials, "partials", "type in which partial sums travel: bf16, fp16, fp32")               \
-  OTHER(tile, "tile", "tile shape, rows x columns: 128x256")                                       \
+  OTHER(partials, "partials", "", "type in which partial sums travel: bf16, fp16, fp32")           \
+  OTHER(tile, "tile", "", "tile shape, rows x columns: 128x256")                                   \
   NUMBER(swizzle, "swizzle", "", alike, "row tiles that a column sweep covers before it moves on") \
   NUMBER(chunks, "chunks", "", alike, "row blocks a shard is cut into (granularity chunk)")        \
-  OTHER(groups, "groups",                                                                          \
+  OTHER(groups, "groups", "",                                                                      \
         "sizes of groups: of waves that travel at once (granularity waves), of chunks that a "     \
         "kernel computes (granularity chunk, sync event)")                                         \
   NUMBER(comm_sms, "comm-sms", "", alike,                                                          \
@@ -127,6 +127,8 @@ namespace stretto {
          "which of the 8 that cuBLAS may propose for a product, its first 0 (gemm library)")       \
   CHOICE(CollectivesBy, collectives, "collectives", "nccl", apart, STRETTO_COLLECTIVES_BY,         \
          "who makes those of mover nccl")                                                          \
+  OTHER(kernel, "kernel", "none",                                                                  \
+        "a kernel that the graph names, in the place of NCCL's (mover nccl)")                      \
   CHOICE(Permute, permute, "permute", "load", alike, STRETTO_PERMUTES,                             \
          "who puts tokens that choose experts into their order")
 
@@ -167,6 +169,7 @@ struct Schedule {
   GemmBy gemm = GemmBy::tiles;      // who multiplies
   int algorithm = 0;  // which of those that cuBLAS proposes for a product's shape (gemm=library)
   CollectivesBy collectives = CollectivesBy::nccl;  // who makes those of mover=nccl
+  std::string kernel;               // of the graph's, which makes them instead; empty: none
   Permute permute = Permute::load;  // who puts tokens that choose experts into their order
 
   bool operator==(const Schedule&) const = default;
@@ -192,7 +195,7 @@ inline constexpr int kMostAlgorithms = 8;
 // `k-phases` only when they are not 1, `own` only when it is not direct, `start` only when it is
 // not tile, `cluster` only when it is not 1, `rows` only when it is not fixed, `gemm` only when it
 // is not tiles, `algorithm` only when it is not 0, `collectives` only when they are not NCCL's,
-// `permute` only when it is not load. parse(print) = same.
+// `kernel` only where there is one, `permute` only when it is not load. parse(print) = same.
 std::string to_string(const Schedule& schedule);
 // A canonical text, or the name of a preset or a system (schedule/systems.h) followed by changes:
 // "tiles,tile=64x128,comm-sms=4". `op` and `machine` give the preset its defaults. `words`: what

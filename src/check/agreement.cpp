@@ -83,7 +83,8 @@ class AgreementCheck {
       const InstrRef* a = i < ours.size() ? &ours[i] : nullptr;
       const InstrRef* b = i < theirs.size() ? &theirs[i] : nullptr;
       if (a && b && instr(*a).id == instr(*b).id && instr(*a).collective == instr(*b).collective &&
-          instr(*a).team == instr(*b).team && has_same_number(instr(*a), instr(*b)) &&
+          instr(*a).team == instr(*b).team && instr(*a).kernel() == instr(*b).kernel() &&
+          has_same_number(instr(*a), instr(*b)) &&
           plan_.lanes[a->lane].kind == plan_.lanes[b->lane].kind &&
           plan_.lanes[a->lane].index == plan_.lanes[b->lane].index) {
         continue;

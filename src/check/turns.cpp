@@ -123,7 +123,10 @@ class Joined {
           made.instrs.push_back(wait(barriers, compute_of[lane.rank], instr.id));
           continue;
         }
-        if (instr.op == Opcode::collective) instr.id += next_id_;
+        if (instr.op == Opcode::collective) {
+          instr.id += next_id_;
+          instr.set_kernel(0);  // of its own plan's graph
+        }
         if (instr.is_sync())
           instr.signal.array = static_cast<uint16_t>(instr.signal.array + signals);
         if (instr.is_task()) instr.first_operand += operands;

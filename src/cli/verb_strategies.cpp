@@ -34,7 +34,7 @@ std::vector<Coordinate> coordinates() {
 
 // Parameters have numbers for values; their text form is that of Schedule.
 #define STRETTO_NUMBER(field, key, absent, kinds, meaning) {key, meaning},
-#define STRETTO_OTHER(field, key, meaning) {key, meaning},
+#define STRETTO_OTHER(field, key, absent, meaning) {key, meaning},
 constexpr Value kParameters[] = {STRETTO_PARAMETERS(STRETTO_NUMBER, STRETTO_OTHER)};
 #undef STRETTO_OTHER
 #undef STRETTO_NUMBER

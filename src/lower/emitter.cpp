@@ -5,6 +5,7 @@
 
 #include "lower/opcode_of.h"
 #include "lower/part_rows.h"
+#include "plan/kernel_calls.h"
 
 namespace stretto {
 
@@ -12,6 +13,9 @@ Emitter::Emitter(Lowering& state, const SegmentLowering& product)
     : Emitter(state, product.lanes, product.of_rows) {
   teams_ = product.op.teams;
   ranks_ = product.op.ranks;
+  for (size_t i = 0; i < state.op.kernels.size() && !product.schedule.kernel.empty(); ++i) {
+    if (state.op.kernels[i].name == product.schedule.kernel) kernel_ = i + 1;
+  }
   const auto tasks =
       static_cast<size_t>(product.num_tasks()) * static_cast<size_t>(product.whole.ranks);
   state.program.reserve(state.program.size() + 2 * tasks);
@@ -72,6 +76,9 @@ void Emitter::collective(int rank, CollectiveKind kind, int32_t id, float attrib
   if (!first_collective_) first_collective_ = state_.collectives;
   instr.id = *first_collective_ + id;
   if (teams_ > 1) instr.team = static_cast<uint16_t>(ranks_);
+  if (kernel_ > 0 && collective_of(state_.op.kernels[kernel_ - 1].edge) == kind) {
+    instr.set_kernel(kernel_);
+  }
   if (!form_of(kind).attribute.empty()) instr.set_attribute(attribute);
   if (!form_of(kind).count.empty()) instr.set_count(0, count);
   state_.collectives = std::max(state_.collectives, instr.id + 1);

@@ -64,6 +64,7 @@ class Emitter {
   const LaneTable& lanes_;
   const RowPart* const part_;                // null: of all rows
   int teams_ = 1, ranks_ = 0;                // ranks of one; not asked where all are one
+  size_t kernel_ = 0;                        // of the graph's, that makes collectives: its number
   std::optional<int32_t> first_collective_;  // its number among all
   std::vector<Region> operands_;             // of the next task, and room for more
   uint16_t num_reads_ = 0, num_writes_ = 0;

@@ -14,6 +14,7 @@ std::vector<std::string> legal(const Segment& op, const Schedule& schedule,
   check_ranges_of_k(c);
   check_machine(c);
   check_permute(c);
+  check_kernel(c);
   if (op.looks_up()) {
     check_look_ups(c);
     return std::move(c.reasons);

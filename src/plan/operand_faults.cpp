@@ -6,6 +6,7 @@
 #include <span>
 
 #include "plan/chosen_operands.h"
+#include "plan/kernel_calls.h"
 
 namespace stretto {
 namespace {
@@ -159,7 +160,10 @@ std::string fault_in_collective(const Plan& plan, const Lane& lane, const Instr&
         "expected teams of fewer ranks that divide {}, or no team where all join, found team={}",
         plan.ranks(), instr.team);
   }
-  if (form_of(instr.collective).goes_by_ids()) return fault_in_chosen(plan, lane, instr);
+  if (form_of(instr.collective).goes_by_ids()) {
+    if (instr.kernel() > 0) return "expected no kernel of the graph's at rows that go by ids";
+    return fault_in_chosen(plan, lane, instr);
+  }
   const Plan::Joined joined = plan.joined_by(instr, lane.rank);
   const auto ranks = static_cast<size_t>(joined.count);
   const auto number = static_cast<size_t>(lane.rank - joined.first);
@@ -194,6 +198,7 @@ std::string fault_in_collective(const Plan& plan, const Lane& lane, const Instr&
       return wrong_type(plan, is_wide(plan, region) ? region : all[0]);
     }
   }
+  if (instr.kernel() > 0) return fault_in_kernel_call(plan, instr);
   return instr.collective == CollectiveKind::all_reduce_norm ? fault_in_norm(plan, instr) : "";
 }
 

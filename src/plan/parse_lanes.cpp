@@ -1,6 +1,8 @@
 // Lanes of plans in text form: instructions with their signals and regions.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/meant.h"
 #include "core/text.h"
 #include "plan/faults.h"
@@ -76,6 +78,7 @@ Instr Parser::instr(const Lane& lane) {
       if (int64_t team = 0; option("team", plan_.ranks(), team, 1)) {
         instr.team = static_cast<uint16_t>(team);
       }
+      kernel(instr);
       attribute(form_of(instr.collective).attribute, instr);
       count(form_of(instr.collective).count, 1, 0, instr);
       operands(lane, instr);
@@ -113,6 +116,22 @@ void Parser::attribute(std::string_view name, Instr& instr) {
   in_.name(name);
   in_.expect('=');
   instr.set_attribute(in_.decimal(name));
+}
+
+// kernel=NAME, if it stands here.
+void Parser::kernel(Instr& instr) {
+  in_.skip_blanks();
+  const std::string_view token = in_.peek();
+  if (token.substr(0, token.find('=')) != "kernel") return;
+  in_.name("kernel");
+  in_.expect('=');
+  const char* const where = in_.position();
+  const std::string_view name = in_.name("a kernel");
+  const auto& known = plan_.op.kernels;
+  const auto found = std::find_if(known.begin(), known.end(),
+                                  [&](const EdgeKernel& one) { return one.name == name; });
+  if (found == known.end()) in_.fail(where, "one of the graph's kernels");
+  instr.set_kernel(static_cast<size_t>(found - known.begin()) + 1);
 }
 
 void Parser::count(std::string_view name, int64_t least, int number, Instr& instr) {

@@ -43,6 +43,7 @@ class Parser {
   // NAME=NUMBER, where what is read has a number of that name.
   void attribute(std::string_view name, Instr& instr);
   void count(std::string_view name, int64_t least, int number, Instr& instr);
+  void kernel(Instr& instr);
   SignalRef signal();
   void operands(const Lane& lane, Instr& instr);
   // Regions up to "->" or the end of the line; their number.

@@ -59,6 +59,7 @@ class Printer {
       case OpForm::collective:
         text(" ").text(to_string(instr.collective)).text(" ").number(instr.id);
         if (instr.team > 0) text(" team=").number(instr.team);
+        if (instr.kernel() > 0) kernel(instr);
         attribute(form_of(instr.collective).attribute, instr);
         count(form_of(instr.collective).count, instr.count(0));
         break;
@@ -80,6 +81,11 @@ class Printer {
  private:
   void attribute(std::string_view name, const Instr& instr) {
     if (!name.empty()) text(" ").text(name).text("=").decimal(instr.attribute());
+  }
+
+  void kernel(const Instr& instr) {
+    STRETTO_ASSERT(instr.kernel() <= plan_.op.kernels.size(), "kernel out of range");
+    text(" kernel=").text(plan_.op.kernels[instr.kernel() - 1].name);
   }
 
   void count(std::string_view name, int64_t value) {

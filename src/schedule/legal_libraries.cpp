@@ -98,6 +98,40 @@ void check_collectives(Case& c) {
   }
 }
 
+// A kernel that the graph names takes NCCL's place as these do. That there is one of the name, and
+// that it is for the product's edge, is asked of the operator (legal_products.cpp).
+void check_kernel(Case& c) {
+  const Schedule& s = c.schedule;
+  if (s.kernel.empty()) return;
+  const auto refuse = [&](std::string_view key, std::string_view value, std::string_view why,
+                          std::string_view right) {
+    c.refuse("kernel={} with {}={}, {}: take {}, or kernel=none", s.kernel, key, value, why, right);
+  };
+  if (s.mover != Mover::nccl) {
+    refuse("mover", to_string(s.mover), "which has no collective that it could make", "mover=nccl");
+  }
+  if (s.collectives != CollectivesBy::nccl) {
+    refuse("collectives", to_string(s.collectives), "whose place it takes", "collectives=nccl");
+  }
+  if (s.granularity != Granularity::whole) {
+    refuse("granularity", to_string(s.granularity), "which cuts collectives into parts",
+           "granularity=whole");
+  }
+  // Its blocks need SMs, which tiles that wait for it inside their kernel would hold.
+  if (s.sync != Sync::event) {
+    refuse("sync", to_string(s.sync), "which it knows nothing of", "sync=event");
+  }
+  if (s.rows != RowCount::fixed) {
+    refuse("rows", to_string(s.rows), "whose runs may have fewer than it is told of", "rows=fixed");
+  }
+  if (c.op.is_routed() || c.op.looks_up()) {
+    c.refuse("kernel={} at rows that choose their matrices: take kernel=none", s.kernel);
+  } else if (const std::string why = why_no_low_latency(c.op, c.machine, RowCount::fixed);
+             !why.empty()) {
+    c.refuse("kernel={}: {}: take kernel=none", s.kernel, why);
+  }
+}
+
 void check_libraries(Case& c) {
   check_gemm(c);
   check_algorithm(c);

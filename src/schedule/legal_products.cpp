@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/text.h"
 #include "schedule/legal_operator_rules.h"
 #include "schedule/only_tiles.h"
 #include "schedule/row_parts.h"
@@ -132,6 +133,41 @@ std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorS
   return {};
 }
 
+// A kernel is one of the graph's, and is for the product's edge.
+std::string why_no_kernel(const Operator& op, const Segment& product, const std::string& name) {
+  std::vector<std::string> known;
+  for (const EdgeKernel& kernel : op.kernels) known.push_back(kernel.name);
+  const auto found = std::find(known.begin(), known.end(), name);
+  if (found == known.end()) {
+    if (known.empty()) {
+      return fmt::format(
+          "kernel={}, and {} names no kernel: a line of its graph would, as: kernel "
+          "{} all-reduce \"{}.h\"",
+          name, op.name(), name, name);
+    }
+    const std::vector<std::string_view> names(known.begin(), known.end());
+    return unknown_word("kernel of the graph", name, names);
+  }
+  const Edge edge = op.kernels[static_cast<size_t>(found - known.begin())].edge;
+  const auto has = [&](const Segment& of, Edge one) {
+    return of.kind.in == one || of.kind.out == one;
+  };
+  if (has(product, edge)) return {};
+  if (product.communicates()) {
+    const Edge own = product.kind.in != Edge::none ? product.kind.in : product.kind.out;
+    return fmt::format("kernel={} is for the edge {}, and this product has {}: take kernel=none",
+                       name, to_string(edge), to_string(own));
+  }
+  // Where a text is for all products, those without an edge have nothing to ask of it.
+  const auto products = scheduled_products(op);
+  const bool any = std::any_of(products.begin(), products.end(), [&](const OperatorSegment* one) {
+    return has(*one->product, edge);
+  });
+  if (any) return {};
+  return fmt::format("kernel={} is for the edge {}, which no product has: take kernel=none", name,
+                     to_string(edge));
+}
+
 // The first product whose tensors collectives move; 0 where there is none.
 size_t first_that_collects(const OperatorSchedule& schedule) {
   const auto found = std::find_if(schedule.products.begin(), schedule.products.end(),
@@ -158,6 +194,11 @@ std::vector<std::string> why_not_beside_others(const Operator& op, const Operato
   }
   if (products[at]->product->is_routed() && one.collectives == CollectivesBy::low_latency) {
     if (std::string why = why_not_by_ids(op, products, at, schedule.split); !why.empty()) {
+      reasons.push_back(std::move(why));
+    }
+  }
+  if (!one.kernel.empty()) {
+    if (std::string why = why_no_kernel(op, *products[at]->product, one.kernel); !why.empty()) {
       reasons.push_back(std::move(why));
     }
   }

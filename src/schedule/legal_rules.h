@@ -60,5 +60,6 @@ void check_libraries(Case& c);
 void check_gemm(Case& c);
 void check_algorithm(Case& c);
 void check_collectives(Case& c);
+void check_kernel(Case& c);  // of products of all kinds
 
 }  // namespace stretto

@@ -86,6 +86,22 @@ std::string print_groups(const Schedule& schedule) {
   return fmt::format("{}", fmt::join(schedule.groups, "+"));
 }
 
+// The name of a C++ template; whose it is, the operator says.
+std::string read_kernel(std::string_view key, std::string_view value, Schedule& schedule) {
+  const auto is_of_name = [](char c) {
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
+  if (value.empty() || !std::all_of(value.begin(), value.end(), is_of_name)) {
+    return fmt::format("{}={}: expected none, or the name of one of the graph's kernels", key,
+                       quote(value));
+  }
+  schedule.kernel = value == "none" ? "" : value;
+  return {};
+}
+std::string print_kernel(const Schedule& schedule) {
+  return schedule.kernel.empty() ? "none" : schedule.kernel;
+}
+
 struct Coordinate {
   std::string_view key;
   std::string (*print)(const Schedule& schedule);
@@ -107,7 +123,7 @@ constexpr auto read_partials = read_enum<DType, &Schedule::partials>;
 
 #define STRETTO_CHOICE(type, field, key, absent, ...) choice<type, &Schedule::field>(key, absent),
 #define STRETTO_NUMBER(field, key, absent, ...) number<&Schedule::field>(key, absent),
-#define STRETTO_OTHER(field, key, ...) Coordinate{key, print_##field, read_##field},
+#define STRETTO_OTHER(field, key, absent, ...) Coordinate{key, print_##field, read_##field, absent},
 constexpr Coordinate kCoordinates[] = {
     STRETTO_COORDINATES(STRETTO_CHOICE, STRETTO_NUMBER, STRETTO_OTHER)};
 #undef STRETTO_OTHER

@@ -29,6 +29,10 @@ NcclStart nccl_start(int ranks) {
 
 double Costs::collective_launch_us(const Instr& instr, const Plan::Joined& joined) const {
   if (left_behind(instr)) return machine_.signal_us + kReceiveUs;
+  if (instr.kernel() > 0) {
+    const bool is_said = plan_.op.kernels[instr.kernel() - 1].us > 0;
+    return is_said ? 0 : machine_.chained_launch_us + machine_.signal_us;
+  }
   if (!plan_.low_latency_collectives) {
     return nccl_start(joined.count).few_bytes * machine_.nccl_launch_us;
   }
@@ -79,6 +83,9 @@ double Costs::chosen_us(const Instr& instr) const {
 
 double Costs::collective_us(const Instr& instr, const Plan::Joined& joined) const {
   if (form_of(instr.collective).goes_by_ids()) return chosen_us(instr);
+  if (instr.kernel() > 0 && plan_.op.kernels[instr.kernel() - 1].us > 0) {
+    return plan_.op.kernels[instr.kernel() - 1].us;
+  }
   double read = 0, written = 0;
   for (const Region& region : plan_.reads(instr)) read += region_bytes(region);
   for (const Region& region : plan_.writes(instr)) written += region_bytes(region);
@@ -124,6 +131,12 @@ double Costs::collective_us(const Instr& instr, const Plan::Joined& joined) cons
       return two_hops - machine_.signal_us;
     }
     return std::min(two_hops, move_us(read * (joined.count - 1), machine_.link_gb_per_s));
+  }
+  // Nobody knows how it moves them: as few bytes as can be, in two hops where they are added for
+  // all.
+  if (instr.kernel() > 0) {
+    const bool two_hops = instr.collective == CollectiveKind::all_reduce;
+    return move_us(bytes, machine_.link_gb_per_s) + (two_hops ? machine_.signal_us : 0);
   }
   double rate = machine_.nccl_by_bytes.at(bytes);
   const bool goes_once = instr.collective == CollectiveKind::all_gather ||

@@ -17,6 +17,7 @@ struct Golden {
   const char* name;
   const char* op;
   const char* schedule;
+  const char* graph = nullptr;  // of an operator that is not shipped
 };
 
 constexpr const char* kGather = "ag-gemm m=40 n=64 k=8 ranks=2 dtype=bf16";
@@ -36,6 +37,14 @@ constexpr const char* kDealtExperts = "moe-ep t=5 h=16 f=16 experts=2 k=2 ranks=
 constexpr const char* kMoved = "dispatch-combine t=5 h=16 experts=2 k=2 ranks=2 dtype=bf16";
 constexpr const char* kUnevenTables =
     "embedding-a2a bags=7 tables=3 rows=5 dim=4 pool=2 ranks=2 dtype=bf16";
+
+constexpr const char* kByKernel =
+    "graph by-kernel m n k\n"
+    "kernel ring_sum all-reduce \"ring_sum.h\" slots=2*ranks signals=16\n"
+    "input x [m, k] cols\n"
+    "input w [n, k] cols\n"
+    "y = gemm x w\n"
+    "output y whole\n";
 
 // Whatever a preset may choose by the machine is given, so that only its idea is its own.
 constexpr Golden kGoldens[] = {
@@ -108,6 +117,8 @@ constexpr Golden kGoldens[] = {
     {"embedding-a2a.split", kUnevenTables, "split=2/sequential,tile=8x16"},
     {"moe-tp-up.split", "moe-tp-up t=11 h=16 f=16 experts=3 k=2 ranks=2 dtype=bf16",
      "split=2/tiles,tile=8x16,comm-sms=1"},
+    {"by-kernel.sequential", "by-kernel m=40 n=40 k=16 ranks=2 dtype=bf16",
+     "sequential,tile=16x16,kernel=ring_sum", kByKernel},
 };
 
 std::string read(const std::string& path) {
@@ -121,7 +132,8 @@ class GoldenPlan : public testing::TestWithParam<Golden> {};
 
 TEST_P(GoldenPlan, IsUnchanged) {
   const Golden& golden = GetParam();
-  const Operator op = parse_operator(golden.op);
+  const Operator op =
+      parse_operator(golden.op, {}, golden.graph != nullptr ? parse_graph(golden.graph) : nullptr);
   const Machine machine = small_machine(op.ranks, 4);
   const std::string text = print(lower(op, parse_schedules(golden.schedule, op, machine), machine));
   const std::string path =
