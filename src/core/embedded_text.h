@@ -12,6 +12,8 @@ struct EmbeddedText {
 
 // The device headers, as #include names them ("stretto/device/types.h"), for run-time compilation.
 std::span<const EmbeddedText> device_sources();
+// What these need besides, to be compiled for the emulator of the device language.
+std::span<const EmbeddedText> emulator_headers();
 // The shipped operators ("mlp.graph").
 std::span<const EmbeddedText> shipped_operators();
 // The shipped machine files ("h200x8.json").

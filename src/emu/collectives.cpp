@@ -12,13 +12,14 @@
 namespace stretto::emu {
 
 Collectives::Collectives(const Plan& plan, Memory& memory, InFlight& in_flight, Faults& faults,
-                         Tasks& tasks, Random& random)
+                         Tasks& tasks, Random& random, uint64_t seed)
     : plan_(plan),
       memory_(memory),
       in_flight_(in_flight),
       faults_(faults),
       tasks_(tasks),
-      random_(random) {}
+      random_(random),
+      edge_calls_(plan, seed) {}
 
 int Collectives::joined(const Where& where) const {
   const auto found = waiting_.find(meeting_of(where));
@@ -83,8 +84,8 @@ bool Collectives::agree(const std::vector<Part>& parts) {
       return refuse(part, fmt::format("collective {} is not joined once by each rank", first.id));
     }
     if (part.where.run != parts[0].where.run || own.collective != first.collective ||
-        own.team != first.team || own.amount != first.amount || own.num_reads != first.num_reads ||
-        own.num_writes != first.num_writes) {
+        own.team != first.team || own.kernel() != first.kernel() || own.amount != first.amount ||
+        own.num_reads != first.num_reads || own.num_writes != first.num_writes) {
       return refuse(part, fmt::format("rank {} joins another collective {} than rank {}", rank,
                                       first.id, team));
     }
@@ -123,6 +124,7 @@ void Collectives::finish(std::vector<Part>& parts) {
   for (Part& part : parts) {
     if (!part.reads) part.reads = read(part.where);
   }
+  if (instr(parts[0].where).kernel() > 0) return call_kernel(parts);
   const auto each_sum = [&](size_t read, const Region& shape, int owner) {
     std::vector<Payload> terms;
     for (const Part& part : parts) terms.push_back((*part.reads)[read]);
@@ -178,6 +180,40 @@ void Collectives::finish(std::vector<Part>& parts) {
     case CollectiveKind::combine_all:
       sum_chosen(parts);
       break;
+  }
+}
+
+void Collectives::call_kernel(const std::vector<Part>& parts) {
+  const Instr& first = instr(parts[0].where);
+  std::vector<EdgeCalls::Bytes> inputs;
+  for (const Part& part : parts) {
+    EdgeCalls::Bytes& bytes = inputs.emplace_back();
+    const std::span<const Region> reads = plan_.reads(instr(part.where));
+    for (size_t i = 0; i < reads.size(); ++i) {
+      const auto size =
+          static_cast<size_t>(reads[i].elements() * num_bytes(memory_.buffer(reads[i]).dtype));
+      const std::byte* const from = (*part.reads)[i].bytes.get();
+      bytes.insert(bytes.end(), from, from + size);
+    }
+  }
+  if (kernel_call_sizes(plan_, first).count == 0) return;
+  std::string finding;
+  const auto results = edge_calls_.make(first, std::move(inputs), finding);
+  if (!finding.empty()) {
+    const std::string& name = plan_.op.kernels[first.kernel() - 1].name;
+    return faults_.in_kernel(parts[0].where, name, finding);
+  }
+  for (size_t r = 0; r < parts.size(); ++r) {
+    const std::byte* from = results[r].data();
+    const std::span<const Region> writes = plan_.writes(instr(parts[r].where));
+    for (const Region& region : writes) {
+      const int64_t element = num_bytes(memory_.buffer(region).dtype);
+      Payload payload = Payload::make(region.rows(), region.cols(), element);
+      const auto size = static_cast<size_t>(region.elements() * element);
+      if (size > 0) std::memcpy(payload.bytes.get(), from, size);
+      from += size;
+      if (size > 0) in_flight_.write(parts[r].where, region, payload, 0);
+    }
   }
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "emu/edge_calls.h"
 #include "emu/faults.h"
 #include "emu/in_flight.h"
 #include "emu/memory.h"
@@ -24,7 +25,7 @@ namespace stretto::emu {
 class Collectives {
  public:
   Collectives(const Plan& plan, Memory& memory, InFlight& in_flight, Faults& faults, Tasks& tasks,
-              Random& random);
+              Random& random, uint64_t seed);
 
   // The lane joins; it reads its operands now or when the last rank has come, as the dice say.
   // Returns the lanes that may go on: none until the last has come, then all.
@@ -49,6 +50,8 @@ class Collectives {
   void finish(std::vector<Part>& parts);
   // Sum of the ranks' payloads of one shape, as a ring makes it. `owner` < 0: all_reduce.
   Payload sum_of(const std::vector<Payload>& terms, const Region& shape, int owner);
+  // By a kernel of the graph's.
+  void call_kernel(const std::vector<Part>& parts);
   // One rank's results of an all_reduce_norm.
   void write_normed(const std::vector<Part>& parts, const Part& part);
   // What each rank gets of a dispatch, and of a combine (chosen_collectives.cpp).
@@ -62,6 +65,7 @@ class Collectives {
   Tasks& tasks_;
   Random& random_;
   std::map<Meeting, std::vector<Part>> waiting_;  // parts in order of arrival
+  EdgeCalls edge_calls_;
   std::vector<std::byte> space_;
   tasks::Scratch scratch_;
 };

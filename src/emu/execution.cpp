@@ -25,7 +25,7 @@ Execution::Execution(const Plan& plan, const EmulateOptions& options, const Make
       in_flight_(plan, memory_, signals_, faults_, scheduler_),
       tasks_(plan, memory_, in_flight_, faults_),
       boundaries_(plan, in_flight_, faults_),
-      collectives_(plan, memory_, in_flight_, faults_, tasks_, scheduler_.random()),
+      collectives_(plan, memory_, in_flight_, faults_, tasks_, scheduler_.random(), options.seed),
       caller_(make_caller(memory_, faults_)),
       lanes_(plan.lanes.size()),
       ranks_(static_cast<size_t>(plan.ranks())),

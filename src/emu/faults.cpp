@@ -90,6 +90,10 @@ void Faults::disagreement(const Where& where, const std::string& about) {
   add(where, ": " + about);
 }
 
+void Faults::in_kernel(const Where& where, const std::string& name, const std::string& finding) {
+  add(where, fmt::format(": kernel {}: {}", name, finding));
+}
+
 void Faults::unfit_output(int rank, int run, const Region& region, const Unfit& unfit) {
   add({fmt::format("run {}: the caller of rank {} reads {}: {}", run, rank, describe(plan_, region),
                    count_unfit(unfit, region.elements()))});

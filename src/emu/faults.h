@@ -29,6 +29,8 @@ class Faults {
   void out_of_bounds(const Where& where, const Region& region);
   void foreign(const Where& where, const Region& region);
   void disagreement(const Where& where, const std::string& about);
+  // What a kernel of the graph's did.
+  void in_kernel(const Where& where, const std::string& name, const std::string& finding);
   // The caller of `rank` read an output that was not what this run wrote.
   void unfit_output(int rank, int run, const Region& region, const Unfit& unfit);
 

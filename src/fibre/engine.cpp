@@ -130,7 +130,7 @@ void Engine::abandon_all() {
 void Engine::step(Thread& thread, Where where) {
   if (abandoning_) throw Abandon{};
   thread.where = where;
-  const uint64_t most = kMostSteps + kMostStepsOfAThread * threads_.size();
+  const uint64_t most = kMostSteps + kMostStepsOfAThread * threads_.size() + more_steps;
   if (++num_steps > most) {
     fail(FindingKind::kLivelock,
          fmt::format("{} operations have not brought the kernels to their end", most), thread,

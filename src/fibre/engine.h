@@ -99,6 +99,7 @@ class Engine {
   uint64_t num_expired = 0;
   uint64_t num_steps = 0;
   uint64_t num_runs = 0;
+  uint64_t more_steps = 0;  // than the usual ones, before it is a livelock
   double most_silence_s = World::kMostSilenceSeconds;
   Chooser chooser;
 

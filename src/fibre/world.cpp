@@ -183,6 +183,8 @@ void World::end_silence_after(double seconds) {
   engine_->most_silence_s = seconds;
 }
 
+void World::allow_steps(uint64_t more) { engine_->more_steps = more; }
+
 void World::expect(bool condition, const std::string& what) {
   if (!condition) engine_->set_finding(FindingKind::kMismatch, what, {}, {});
 }

@@ -74,6 +74,8 @@ uint32_t choices(const Plan& plan, EditKind kind, const Lane& lane, uint32_t pos
       return when(instr.op == Opcode::boundary && lane.index == 0);
     case EditKind::collective:
       return when(instr.op == Opcode::collective);
+    case EditKind::kernel:
+      return when(instr.op == Opcode::collective && !plan.op.kernels.empty());
     case EditKind::drop_fused:
       return when(instr.fused);
     case EditKind::add_fused:
@@ -145,6 +147,9 @@ void apply(Plan& plan, const Edit& edit) {
       std::rotate(at, at + 1, task + 1);
       return;
     }
+    case EditKind::kernel:
+      at->set_kernel(at->kernel() > 0 ? 0 : 1);
+      return;
     case EditKind::drop_fused:
     case EditKind::add_fused:
       at->fused = !at->fused;

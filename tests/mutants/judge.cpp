@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "../../examples/ring_sum.h"
 #include "stretto/check.h"
 #include "stretto/error.h"
+#include "stretto/fibre/edge_kernels.h"
 #include "stretto/lower.h"
+
+STRETTO_EDGE_KERNEL(ring_sum)
 
 namespace stretto::mutants {
 namespace {
@@ -98,6 +102,25 @@ void add_teams(std::vector<Subject>& found) {
   }
 }
 
+// An all-reduce by a kernel of the graph's, between two products.
+constexpr char kByKernel[] =
+    "graph by-kernel m h f\n"
+    "kernel ring_sum all-reduce \"ring_sum.h\" slots=2*ranks signals=16\n"
+    "input x [m, f] cols\n"
+    "input w [h, f] cols\n"
+    "input v [f, h] rows\n"
+    "y = gemm x w\n"
+    "z = gemm y v\n"
+    "output z cols\n";
+
+void add_kernels(std::vector<Subject>& found, const Machine& machine) {
+  const Operator op =
+      make_graph(parse_graph(kByKernel), {{"m", 9}, {"h", 16}, {"f", 32}}, 2, DType::fp32);
+  constexpr const char* kText = "sequential,tile=8x16,kernel=ring_sum";
+  found.push_back(
+      {to_string(op) + " " + kText, lower(op, parse_schedules(kText, op, machine), machine)});
+}
+
 void add_graphs(std::vector<Subject>& found) {
   Machine machine = default_machine(2);
   machine.sms = 7;
@@ -121,6 +144,7 @@ void add_graphs(std::vector<Subject>& found) {
   }
   add_parts(found, machine);
   add_teams(found);
+  add_kernels(found, machine);
 }
 
 }  // namespace

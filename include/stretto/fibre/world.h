@@ -133,6 +133,10 @@ class World {
   static constexpr double kMostSilenceSeconds = 5;
   void end_silence_after(double seconds);
 
+  // Kernels that have not come to their end after two million operations, and some for each thread,
+  // are a livelock; those of much data may take so many more.
+  void allow_steps(uint64_t more);
+
   // A result that is wrong, found by the scenario itself; the first finding stays.
   void expect(bool condition, const std::string& what);
 
