@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "cli/built_kernels.h"
 #include "cli/table.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -107,6 +108,7 @@ void require_routing(const ExecutionOptions& options, const Operator& op) {
 Execution execute(const Plan& plan, const ExecutionOptions& options,
                   const std::function<void(double)>& progress) {
   Execution execution;
+  build_kernels(plan);
   for (int64_t i = 0; i < options.num_seeds; ++i) {
     EmulateOptions emulate_options = options.emulate;
     emulate_options.seed += static_cast<uint64_t>(i);

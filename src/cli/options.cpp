@@ -47,6 +47,14 @@ void add_machine(CLI::App& app, Options& options, const char* group) {
 
 }  // namespace
 
+void add_kernels(CLI::App& app, Options& options, const char* group) {
+  app.add_option("--kernels", options.kernels,
+                 "Folder of the headers that the graph's kernels are in, which are compiled and "
+                 "executed [the graph file's; none of a plan file]")
+      ->type_name("FOLDER")
+      ->group(group);
+}
+
 void add_option(CLI::App& app, const std::string& names, std::string& value,
                 const std::string& meaning, const std::string& type, const std::string& group) {
   app.add_option(names, value, meaning)->type_name(type)->group(group);
@@ -140,6 +148,7 @@ void add_execution(CLI::App& app, Options& options) {
                  "line of them for each row [uniform]")
       ->type_name("ROUTING")
       ->group(group);
+  add_kernels(app, options, group);
   app.add_option("--runs", options.runs, "Consecutive runs of the plan in an execution [2]")
       ->type_name("COUNT")
       ->group(group);

@@ -25,6 +25,7 @@ struct Options {
   bool program = false, derive = false;
   std::string dump_after, perfetto, width, show_ranks;
   bool chart = false, critical_path = false, no_legend = false, timeline = false;
+  std::string kernels;
   std::string blocks, threads;
   bool no_shrink = false;
   std::string measured;
@@ -44,6 +45,8 @@ void add_option(CLI::App& app, const std::string& names, std::string& value,
                 const std::string& group = "Options");
 void add_flag(CLI::App& app, const std::string& name, bool& value, const std::string& meaning,
               const std::string& group = "Options");
+// Where the headers of the graph's kernels are: of verbs that execute plans.
+void add_kernels(CLI::App& app, Options& options, const char* group);
 // All arguments that are left, in order.
 void add_rest(CLI::App& app, const std::string& name, std::vector<std::string>& values,
               const std::string& meaning);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "cli/kernel_headers.h"
 #include "cli/nearest.h"
 #include "cli/operator_words.h"
 #include "cli/progress.h"
@@ -135,7 +136,7 @@ std::vector<Operator> resolve_operators(const Options& options) {
   }
   if (options.shapes.empty()) {
     if (!graph) throw UsageError("an operator with its sizes is missing, or --shapes FILE");
-    return {resolve_operator(std::move(graph), options)};
+    return {with_headers(resolve_operator(std::move(graph), options), options)};
   }
   if (graph) refuse_faults(graph);
   if (!options.m.empty() || !options.n.empty() || !options.k.empty() || !options.sizes.empty() ||
@@ -192,6 +193,7 @@ std::vector<PlanFile> read_plan_files(const Options& options) {
       throw UsageError(fmt::format("{} stands there twice; name each plan once", quote(path, 200)));
     }
     files.push_back(read_plan_file(path, options.rows));
+    files.back().plan.op = with_headers(files.back().plan.op, options);
     const Plan &first = files.front().plan, &plan = files.back().plan;
     if (plan.op == first.op) continue;
     throw UsageError(fmt::format(
@@ -212,7 +214,8 @@ Request resolve(const Options& options, const OnGpus& gpus) {
   }
   Request request;
   if (std::shared_ptr<const GraphText> graph = graph_named(subject)) {
-    request.op = request.planned = resolve_operator(std::move(graph), options);
+    request.op = request.planned =
+        with_headers(resolve_operator(std::move(graph), options), options);
     if (!options.rows.empty()) {
       const int64_t most = request.op.rows();
       request.op = with_rows(request.op, size_number("--rows", options.rows, most, most));
