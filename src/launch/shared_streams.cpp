@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "gpu/shared_gpus.h"
+#include "plan/kernel_calls.h"
 
 namespace stretto::cuda {
 
@@ -12,9 +13,7 @@ std::vector<std::string> why_not_shared(const Plan& plan, const std::vector<Rank
                                         int ranks_a_gpu) {
   std::vector<std::string> reasons;
   if (ranks_a_gpu <= 1) return reasons;
-  if (!plan.low_latency_collectives &&
-      std::any_of(plan.lanes.begin(), plan.lanes.end(),
-                  [](const Lane& lane) { return lane.kind == LaneKind::nccl; })) {
+  if (any_by_nccl(plan)) {
     reasons.push_back(fmt::format(
         "NCCL serves one rank a GPU, and here {} share one: take a schedule without mover=nccl, or "
         "collectives=low-latency",

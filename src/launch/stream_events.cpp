@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "plan/kernel_calls.h"
+
 namespace stretto::cuda {
 namespace {
 
@@ -205,8 +207,9 @@ bool is_event(const Step& step) {
 void chain_streams(const Plan& plan, RankProgram& program) {
   const size_t streams = program.streams.size();
   if (streams < 2 || program.streams.back().kind != LaneKind::nccl) return;
+  const bool are_by_language = any_by_language(plan) && !any_by_nccl(plan);
   const bool is_beside_copies =
-      streams == 3 && plan.low_latency_collectives && program.streams[1].kind == LaneKind::copy &&
+      streams == 3 && are_by_language && program.streams[1].kind == LaneKind::copy &&
       std::none_of(program.streams[1].steps.begin(), program.streams[1].steps.end(), is_event);
   if (streams != 2 && !is_beside_copies) return;
   const std::vector<Step>& nccl = program.streams.back().steps;
@@ -239,7 +242,7 @@ void chain_streams(const Plan& plan, RankProgram& program) {
     if (!is_event(step)) chain.push_back(step);
   }
   const bool is_whole = at[0] == program.streams[0].steps.size() && at[1] == nccl.size();
-  if (!is_whole || (turns > 2 && !plan.low_latency_collectives)) return;
+  if (!is_whole || (turns > 2 && !are_by_language)) return;
   program.streams[0].steps = std::move(chain);
   program.streams.pop_back();
   program.num_events = 0;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "fabric/lang_group.h"
+#include "plan/kernel_calls.h"
 #include "run/plan_memory.h"
 #include "streams/low_latency_heap.h"
 #include "stretto/buckets.h"
@@ -27,7 +28,7 @@ std::optional<Schedule> schedule_of(const Segment& op, const Machine& machine, c
 
 BetweenRanks between_ranks(const Plan& plan) {
   BetweenRanks bytes{bytes_between_ranks(plan), 0};
-  if (!plan.low_latency_collectives) return bytes;
+  if (!any_by_language(plan)) return bytes;
   const LowLatencyHeap heap = low_latency_heap(plan, 0, plan.sms);
   bytes.slots = fabric::LangGroup::bytes_of(heap.num_bytes, heap.most_blocks, plan.ranks());
   return bytes;

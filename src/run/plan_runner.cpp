@@ -10,11 +10,13 @@
 #include "gpu/beside_captures.h"
 #include "launch/cublas_gemms.h"
 #include "launch/library_products.h"
+#include "plan/kernel_calls.h"
 #include "run/first_calls.h"
 #include "run/plan_fit.h"
 #include "run/rank_threads.h"
 #include "stretto/error.h"
 #include "stretto/serve.h"
+#include "tables/edge_calls.h"
 
 namespace stretto::runtime {
 namespace {
@@ -124,10 +126,11 @@ uint64_t PlanRunner::next_id() {
 // Kernels of the device language, or NCCL, which where it runs beside kernels must do with the SMs
 // that they leave it; a library's kernels end by themselves.
 void PlanRunner::make_collectives() {
-  if (plan_.low_latency_collectives) {
+  if (const std::string why = cuda::why_no_sources(plan_); !why.empty()) throw UsageError(why);
+  if (any_by_language(plan_)) {
     low_latency_ = std::make_unique<LowLatencyLane>(plan_, fabric_, kernels_, options_.timeout_ns);
-    return;
   }
+  if (!any_by_nccl(plan_)) return;
   const cuda::Device& device = fabric_.device(fabric_.first_rank());
   nccl_ = &fabric_.communicators(plan_.library_gemms ? 0 : sms_left(plan_, device));
   if (!nccl_->renew(fabric_.group())) throw SystemError(fabric::kStillHeld);

@@ -35,7 +35,7 @@ std::optional<RunFault> PlanRunner::own_problem(const RunEnd& mine) const {
   if (!stuck.empty()) return fault_of(plan_, stuck, options_.timeout_ns);
   if (low_latency_) {
     const std::string problem = low_latency_->own_problem();
-    return problem.empty() ? std::nullopt : std::optional<RunFault>(problem);
+    if (!problem.empty()) return RunFault(problem);
   }
   if (!mine.released_nccl) return std::nullopt;
   return RunFault(fmt::format("{} waited {} ms in a collective of NCCL that did not end",

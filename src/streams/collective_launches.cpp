@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/kernel_calls.h"
 #include "streams/nccl_lane.h"
 #include "stretto/error.h"
 #include "stretto/serve.h"
@@ -13,12 +14,14 @@ using cuda::LowLatencyCall;
 using cuda::Stream;
 
 void CollectiveLaunches::add(const cuda::Step& step) {
-  STRETTO_ASSERT(!are_nccls() || setup_.communicators != nullptr,
-                 "collectives come with communicators");
+  const Instr& instr = step.instr(setup_.plan);
+  const bool is_nccls = !is_by_language(setup_.plan, instr);
+  STRETTO_ASSERT(is_nccls ? setup_.communicators != nullptr : setup_.low_latency != nullptr,
+                 "collectives come with who makes them");
   Collective& made = all_.emplace_back();
-  made.id = step.instr(setup_.plan).id;
+  made.id = instr.id;
   for (int set = 0; set < setup_.sets; ++set) {
-    if (are_nccls()) {
+    if (is_nccls) {
       made.nccl.push_back(
           cuda::nccl_calls(setup_.plan, step.lane, step.position, setup_.places, set));
     } else {
@@ -29,7 +32,8 @@ void CollectiveLaunches::add(const cuda::Step& step) {
 }
 
 void CollectiveLaunches::add_route(const cuda::Step& step) {
-  STRETTO_ASSERT(!are_nccls() && !all_.empty(), "a partition comes with what a kernel brings");
+  STRETTO_ASSERT(!all_.empty() && !all_.back().low_latency.empty(),
+                 "a partition comes with what a kernel brings");
   std::vector<LowLatencyCall>& by_set = all_.back().low_latency;
   for (int set = 0; set < setup_.sets; ++set) {
     by_set[static_cast<size_t>(set)].routed =

@@ -35,10 +35,10 @@ class CollectiveLaunches {
   uint32_t size() const { return static_cast<uint32_t>(all_.size()); }
   // Whether what they move lies elsewhere from one run to the next.
   bool alternates() const;
-  bool are_nccls() const { return setup_.low_latency == nullptr; }
+  bool is_nccls(uint32_t number) const { return !all_[number].nccl.empty(); }
   // Whether a kernel makes it: of no rows nothing is launched.
   bool is_kernel(uint32_t number, int set) const {
-    return !are_nccls() && all_[number].low_latency[static_cast<size_t>(set)].count != 0;
+    return !is_nccls(number) && all_[number].low_latency[static_cast<size_t>(set)].count != 0;
   }
 
   // Of a kernel: what it does in a call, and where a product sends it rows (LowLatencyLane).

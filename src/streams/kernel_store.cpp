@@ -80,7 +80,8 @@ cuda::MatmulLibrary& KernelStore::library(const cuda::Device& device, int most_p
 const cuda::LangKernel& KernelStore::lang(const cuda::Device& device,
                                           const cuda::LangKernelName& name, int max_threads,
                                           int shared_bytes) {
-  auto& found = of(device).langs[{name.kernel, max_threads, shared_bytes}];
+  // Headers of a user's own may have kernels of one name.
+  auto& found = of(device).langs[{name.kernel + name.text, max_threads, shared_bytes}];
   if (!found) {
     found = std::make_unique<cuda::LangKernel>(device, compiler_, name, max_threads, shared_bytes);
   }

@@ -5,6 +5,8 @@
 #include <set>
 
 #include "launch/joined_partitions.h"
+#include "plan/kernel_calls.h"
+#include "tables/edge_calls.h"
 
 namespace stretto::runtime {
 
@@ -18,7 +20,7 @@ LowLatencyHeap low_latency_heap(const Plan& plan, int rank, int sms) {
   for (const Lane& lane : plan.lanes) {
     if (lane.rank != rank || lane.kind != LaneKind::nccl) continue;
     for (const Instr& instr : lane.instrs) {
-      if (instr.op != Opcode::collective) continue;
+      if (instr.op != Opcode::collective || !is_by_language(plan, instr)) continue;
       cuda::LowLatencyCall call = cuda::low_latency_sizes(plan, instr);
       if (call.count == 0) continue;
       if (const auto found = partitions.find(instr.id); found != partitions.end()) {
@@ -28,9 +30,17 @@ LowLatencyHeap low_latency_heap(const Plan& plan, int rank, int sms) {
       LowLatencyHeap::Collective& made = heap.collectives.emplace_back();
       made.id = instr.id;
       made.columns = call.routed.experts + 1;
-      made.shape = receiving.count(instr.id) != 0
-                       ? cuda::receiving_shape(call, plan.ranks(), sms)
-                       : cuda::low_latency_shape(call, plan.ranks(), sms);
+      if (instr.kernel() > 0) {
+        const cuda::EdgeShape shape = cuda::edge_shape(plan, instr, sms);
+        made.shape = shape;
+        made.signals = shape.signals;
+        made.kernel = plan.op.kernels[instr.kernel() - 1].name;
+        heap.num_bytes += made.signals * sizeof(uint64_t) + LowLatencyHeap::kAlignment;
+      } else {
+        made.shape = receiving.count(instr.id) != 0
+                         ? cuda::receiving_shape(call, plan.ranks(), sms)
+                         : cuda::low_latency_shape(call, plan.ranks(), sms);
+      }
       const Buffer& from = plan.buffers[plan.reads(instr).front().buffer];
       made.row_vectors = static_cast<uint64_t>(from.cols * num_bytes(from.dtype)) / kVectorBytes;
       made.most = static_cast<uint64_t>(call.part * num_bytes(call.dtype)) / kVectorBytes;

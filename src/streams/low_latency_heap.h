@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "tables/low_latency_shape.h"
@@ -19,6 +20,8 @@ struct LowLatencyHeap {
     uint64_t most = 0;         // vectors of a rank's part
     uint64_t row_vectors = 0;  // of a row of what is moved
     int32_t columns = 0;       // experts of the rank, and bad ids, of a partition made beside
+    size_t signals = 0;        // words, of a kernel of the graph's
+    std::string kernel = {};   // its name
     cuda::LowLatencyShape shape;
   };
   std::vector<Collective> collectives;  // those that have anything to move
@@ -26,7 +29,7 @@ struct LowLatencyHeap {
   int most_blocks = 1;  // of a grid
 };
 
-// Of a plan with low_latency_collectives, on a rank that has so many SMs.
+// Of the collectives that kernels of the language make, on a rank that has so many SMs.
 LowLatencyHeap low_latency_heap(const Plan& plan, int rank, int sms);
 
 }  // namespace stretto::runtime

@@ -1,14 +1,18 @@
 // Slots, greetings and counts of calls of each collective, in one symmetric heap a plan.
 #include "streams/low_latency_lane.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <type_traits>
 
 #include "streams/low_latency_heap.h"
+#include "stretto/device/lang/edge_kernel.h"
 #include "stretto/device/lang/kernels/round_trip_rows.h"
 #include "stretto/device/lang/kernels/send_and_route.h"
 #include "stretto/device/lang/kernels/sum_chosen_rows.h"
 #include "stretto/error.h"
+#include "tables/edge_calls.h"
 
 namespace stretto::runtime {
 namespace {
@@ -72,6 +76,13 @@ LowLatencyLane::LowLatencyLane(const Plan& plan, fabric::Fabric& fabric, KernelS
   }
   group_ =
       std::make_unique<fabric::LangGroup>(fabric, heap.num_bytes, heap.most_blocks, timeout_ns);
+  for (const LowLatencyHeap::Collective& one : heap.collectives) {
+    if (one.kernel.empty()) continue;
+    Collective& made = collectives_.at(one.id);
+    made.is_own = true;
+    made.signals =
+        group_->allocate("signals of kernel " + one.kernel, one.signals * sizeof(uint64_t), 0);
+  }
   for (auto& [id, made] : collectives_) {
     made.slots = group_->allocate("slots of a collective", made.shape.slot_vectors * kVectorBytes,
                                   kNegativeZeros);
@@ -85,12 +96,24 @@ LowLatencyLane::LowLatencyLane(const Plan& plan, fabric::Fabric& fabric, KernelS
         const cuda::Device& own = fabric.device(fabric.first_rank() + i);
         own.make_current();
         made.state.emplace_back(made.state_words() * sizeof(uint64_t));
-        made.kernels.push_back(
-            &kernels.lang(own, made.shape.kernel, made.shape.threads, made.shape.shared_bytes));
+        made.kernels.push_back(&kernel_of(made, kernels, own));
       }
     }
     clear_states();
   });
+}
+
+// What is wrong with a kernel of the graph's is its author's to mend.
+const cuda::LangKernel& LowLatencyLane::kernel_of(const Collective& made, KernelStore& kernels,
+                                                  const cuda::Device& own) {
+  const cuda::LowLatencyShape& of = made.shape;
+  if (!made.is_own) return kernels.lang(own, of.kernel, of.threads, of.shared_bytes);
+  try {
+    return kernels.lang(own, of.kernel, of.threads, of.shared_bytes);
+  } catch (const InternalError& error) {
+    throw UsageError(
+        fmt::format("{} does not compile for GPUs: {}", of.kernel.kernel, error.what()));
+  }
 }
 
 size_t LowLatencyLane::Collective::state_words() const {
@@ -141,7 +164,9 @@ void LowLatencyLane::launch(int32_t id, int rank, const cuda::Stream& stream,
   Vec16* const slots = group_->at<Vec16>(rank, made.slots);
   Vec16* const greetings = group_->at<Vec16>(rank, made.greetings);
   auto* const state = made.state[local].as<device::uint64>();
-  // Sizes and places were looked at when the plan was made.
+  // Sizes and places were looked at when the plan was made. Nobody knows what a kernel of the
+  // graph's does before it waits for its stream.
+  starts_early = starts_early && !made.is_own;
   const auto launch_with = [&](const auto& args) {
     const device::LaunchParameters<std::decay_t<decltype(args)>> parameters{world, args};
     kernel.launch_parameters(stream, made.shape.blocks, made.shape.threads, world.max_blocks,
@@ -156,7 +181,11 @@ void LowLatencyLane::launch(int32_t id, int rank, const cuda::Stream& stream,
             static_cast<device::int32>(call.count / call.row),
             static_cast<device::uint32>(vectors(call, call.row))};
   }
-  if (form_of(call.kind).goes_by_ids()) {
+  if (made.is_own) {
+    const cuda::EdgeSizes sizes = cuda::edge_sizes(call, world.num_ranks);
+    launch_with(device::EdgeArgs<GpuBlock>{from, to, sizes.part, sizes.count, slots,
+                                           group_->at<device::uint64>(rank, made.signals), state});
+  } else if (form_of(call.kind).goes_by_ids()) {
     const LowLatencyCall::Chosen& of = call.chosen;
     const device::ChosenArgs<GpuBlock> chosen{
         cuda::chosen_sizes_of(call),

@@ -1,4 +1,5 @@
-// Makes a plan's collectives by kernels of the device language instead of NCCL.
+// Makes those of a plan's collectives that are kernels of the device language and not NCCL's: all
+// of them, by the project's, or some, by the graph's own.
 #pragma once
 
 #include <map>
@@ -42,12 +43,16 @@ class LowLatencyLane {
     uint64_t most = 0;                // vectors of a rank's part
     uint64_t row_vectors = 0;         // of a row of what is moved
     size_t slots = 0, greetings = 0;  // in the heap
+    size_t signals = 0;               // there too, of a kernel of the graph's
+    bool is_own = false;              // a kernel of the graph's makes it
     int32_t columns = 0;              // of what blocks that make a partition read of each other
     // By local rank: of each block, then where these meet, then what they read.
     std::vector<cuda::DeviceMemory> state;
     size_t state_words() const;
     std::vector<const cuda::LangKernel*> kernels;
   };
+  static const cuda::LangKernel& kernel_of(const Collective& made, KernelStore& kernels,
+                                           const cuda::Device& own);
   void clear_states();
 
   fabric::Fabric& fabric_;

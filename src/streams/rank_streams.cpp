@@ -174,9 +174,11 @@ void RankStreams::enqueue_run(const Stream& main, const RowsOfCall& rows, int se
 }
 
 void RankStreams::enqueue_collectives(const Stream& stream) {
-  if (!collectives_.are_nccls()) return;
+  if (setup_.communicators == nullptr) return;
   const cuda::CallPlaces places = places_before_calls();
-  for (uint32_t i = 0; i < collectives_.size(); ++i) collectives_.make(i, stream, 0, places);
+  for (uint32_t i = 0; i < collectives_.size(); ++i) {
+    if (collectives_.is_nccls(i)) collectives_.make(i, stream, 0, places);
+  }
 }
 
 void RankStreams::enqueue_products(const Stream& stream) {

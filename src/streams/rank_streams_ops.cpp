@@ -121,7 +121,7 @@ void RankStreams::add_collective(uint32_t stream, const Step& step) {
   const uint32_t number = collectives_.size();
   ops_.push_back({StreamOp::collective, stream, number});
   collectives_.add(step);
-  if (collectives_.are_nccls()) return;
+  if (collectives_.is_nccls(number)) return;
   for (uint32_t kernel = 0; kernel < setup_.program.sent.size(); ++kernel) {
     if (setup_.program.sent[kernel] == step) few_rows_.send(kernel, number);
   }
@@ -150,7 +150,7 @@ bool RankStreams::starts_early(const Op& op) const {
   // A collective may await other ranks while the next kernel's blocks take their SMs: its own have
   // all of theirs by then, and what other ranks do hangs on no other kernel here.
   const auto lets_next_start = [&](const Op& one) {
-    return is_ours(one) || (one.kind == StreamOp::collective && !collectives_.are_nccls());
+    return is_ours(one) || (one.kind == StreamOp::collective && !collectives_.is_nccls(one.index));
   };
   const auto at = static_cast<size_t>(&op - ops_.data());
   if (at == 0) return overlaps_;
@@ -238,7 +238,7 @@ void RankStreams::multiply(const Op& op, const Stream& stream, int set, const Ro
 
 void RankStreams::make_collective(const Op& op, const Stream& stream, int set,
                                   const RowsOfCall& rows) const {
-  if (collectives_.are_nccls()) {
+  if (collectives_.is_nccls(op.index)) {
     collectives_.make(op.index, stream, set, call_.places);
     return;
   }

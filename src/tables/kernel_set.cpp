@@ -18,7 +18,9 @@
 #include "launch/library_products.h"
 #include "launch/passes.h"
 #include "launch/rank_program.h"
+#include "plan/kernel_calls.h"
 #include "stretto/device/mover_task.h"
+#include "tables/edge_calls.h"
 #include "tables/low_latency_shape.h"
 
 namespace stretto::cuda {
@@ -45,6 +47,10 @@ class KernelList {
     add(
         fmt::format("collective {} of {} threads", shape.kernel.kernel, shape.threads),
         [&] { return lang_source(shape.kernel, shape.threads); }, false);
+  }
+  void add_edge_kernel(const LowLatencyShape& shape, const std::string& missing) {
+    if (missing.empty()) return add_low_latency(shape);
+    entries_.push_back({"collective " + shape.kernel.kernel, "", missing});
   }
   void add_copy_of_rows() {
     add(
@@ -136,14 +142,19 @@ std::vector<KernelEntry> kernels_of(const Plan& plan, const std::string& arch, b
   if (partitions) set.add_partition();
   if (passes) set.add_pass(plan.has_tables());
   if (serves && multiplies_into_result(plan)) set.add_copy_of_rows();
-  if (plan.low_latency_collectives) {
+  if (any_by_language(plan)) {
     const std::set<int32_t> receiving = receiving_collectives(plan);
     const int sms = sms_of_collectives(plan, 0, plan.sms);
     const std::map<int32_t, InstrRef> made_beside = joined_partitions(plan, programs[0]);
     for (const Lane& lane : plan.lanes) {
       if (lane.kind != LaneKind::nccl || lane.rank != 0) continue;
       for (const Instr& instr : lane.instrs) {
-        if (instr.op != Opcode::collective) continue;
+        if (instr.op != Opcode::collective || !is_by_language(plan, instr)) continue;
+        if (instr.kernel() > 0) {
+          set.add_edge_kernel(edge_shape(plan, instr, sms),
+                              why_no_source(plan.op.kernels[instr.kernel() - 1]));
+          continue;
+        }
         LowLatencyCall call = low_latency_sizes(plan, instr);
         if (call.count == 0) continue;
         if (const auto found = made_beside.find(instr.id); found != made_beside.end()) {

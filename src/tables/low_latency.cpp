@@ -223,7 +223,9 @@ std::set<int32_t> receiving_collectives(const Plan& plan) {
 
 LowLatencyCall low_latency_sizes(const Plan& plan, const Instr& instr) {
   if (form_of(instr.collective).goes_by_ids()) return chosen_sizes(plan, instr);
-  return sizes_of(plan, CollectiveParts(plan, instr, 0));
+  LowLatencyCall call = sizes_of(plan, CollectiveParts(plan, instr, 0));
+  call.kernel = instr.kernel();
+  return call;
 }
 
 LowLatencyCall::Routed routed_sizes(const Plan& plan, const Instr& route) {
@@ -284,6 +286,7 @@ LowLatencyCall low_latency_call(const Plan& plan, uint32_t lane, uint32_t positi
   if (form_of(its.collective).goes_by_ids()) return chosen_call(plan, its, places, set);
   const CollectiveParts parts(plan, plan.lanes[lane].instrs[position], plan.lanes[lane].rank);
   LowLatencyCall call = sizes_of(plan, parts);
+  call.kernel = its.kernel();
   if (call.count == 0) return call;
   const auto rank = static_cast<size_t>(plan.lanes[lane].rank);
   const auto address = [&](const BufferRows& rows) { return address_of(plan, places, rows, set); };

@@ -48,6 +48,7 @@ struct LowLatencyCall {
 
     bool operator==(const Routed&) const = default;
   } routed = {};
+  size_t kernel = 0;  // of the graph's, which makes it (Instr::kernel()); 0: one of the project's
 
   bool operator==(const LowLatencyCall&) const = default;
 };
@@ -69,7 +70,8 @@ LowLatencyCall low_latency_sizes(const Plan& plan, const Instr& instr);
 // Of the partition that its kernel makes, a route.
 LowLatencyCall::Routed routed_sizes(const Plan& plan, const Instr& route);
 // A rank's part of the collective at `lane`, `position`, in a run on instance set `set`. The plan
-// has low_latency_collectives, and why_no_low_latency() is empty.
+// has low_latency_collectives, and why_no_low_latency() is empty; or a kernel of the graph's makes
+// it, and why_no_edge_calls() is.
 LowLatencyCall low_latency_call(const Plan& plan, uint32_t lane, uint32_t position,
                                 const BufferPlaces& places, int set);
 LowLatencyCall::Routed routed_call(const Plan& plan, const Instr& route, const BufferPlaces& places,

@@ -12,6 +12,7 @@
 #include "launch/tile_sums.h"
 #include "plan/faults.h"
 #include "plan/tile_task.h"
+#include "tables/edge_calls.h"
 #include "tables/lane_limits.h"
 #include "tables/low_latency.h"
 
@@ -145,6 +146,7 @@ std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bo
     if (std::string why = why_no_low_latency(plan, serves); !why.empty())
       limits.add(std::move(why));
   }
+  if (std::string why = why_no_edge_calls(plan, serves); !why.empty()) limits.add(std::move(why));
   if (std::string why = why_too_many_counters(plan); !why.empty()) limits.add(std::move(why));
   if (const double bytes = bytes_of_rank(plan); bytes > kMostBytes) {
     limits.add(
