@@ -62,6 +62,19 @@ void Declarer::declare_rows(const OperatorSegment& segment) {
   }
 }
 
+// The kernel of few rows has one product.
+std::optional<uint16_t> Declarer::without_stripes(const SegmentLowering& product, uint16_t buffer,
+                                                  std::string name) {
+  const Buffer of = plan_.buffers[buffer];
+  const bool is_striped = state_.is_split() && state_.rows.owners.ranks > 1 &&
+                          state_.rows_of_all_parts(buffer) > 0 && of.sharded_rows == 0;
+  if (product.schedule.gemm != GemmBy::few_rows || !is_striped) return std::nullopt;
+  const uint16_t made =
+      add(std::move(name), of.dtype, BufferRole::local, product.op.local_m(), of.cols);
+  if (of.sharded_cols > 0) plan_.buffers[made].sharded_cols = of.sharded_cols;
+  return made;
+}
+
 void Declarer::declare_product(SegmentLowering& product) {
   const Segment& op = product.op;
   const Schedule& schedule = product.schedule;
@@ -79,6 +92,10 @@ void Declarer::declare_product(SegmentLowering& product) {
     return;
   }
   ids.a = product.part.is_fed ? part_->brought : input(product.part.input);
+  if (const auto rows = without_stripes(product, ids.a, prefix + "rows")) {
+    ids.striped_a = ids.a;
+    ids.a = *rows;
+  }
   for (const int weight : product.part.weights) product.weights.push_back(input(weight, true));
   ids.b = product.weights[0];
   for (const int id : product.part.stages) {
@@ -93,6 +110,12 @@ void Declarer::declare_product(SegmentLowering& product) {
   }
   const bool is_added = product.restored && product.restored->residual >= 0;  // and never stored
   if (!product.normed && !is_added) ids.out = result(made, peers_write, copies);
+  if (!product.normed && !is_added) {
+    if (const auto rows = without_stripes(product, ids.out, prefix + "made")) {
+      ids.striped_out = ids.out;
+      ids.out = *rows;
+    }
+  }
   // A library stores its products, and what follows them reads them from memory. Scores stay as
   // they are, so that whoever multiplies, the same experts are chosen.
   const bool is_stored =

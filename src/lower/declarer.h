@@ -33,6 +33,9 @@ class Declarer {
   uint16_t add_tensor(std::string name, const Tensor& tensor, Held held, BufferRole role,
                       int copies = 1);
   void set_shares(uint16_t buffer, const ColShards& cols);
+  // A buffer of the part's rows alone, for what has them in stripes of a caller's tensor.
+  std::optional<uint16_t> without_stripes(const SegmentLowering& product, uint16_t buffer,
+                                          std::string name);
   // What the caller gives; rows of weights are columns of what they make.
   uint16_t input(int id, bool is_weight = false);
   // A tensor of the caller's, with the rows of all parts.

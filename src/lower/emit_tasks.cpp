@@ -8,6 +8,7 @@
 #include "lower/residual_sums.h"
 #include "lower/say_libraries.h"
 #include "lower/sent_rows.h"
+#include "lower/stripes.h"
 #include "schedule/rows_with_tiles.h"
 #include "stretto/error.h"
 
@@ -85,7 +86,13 @@ class SegmentsInTurn {
     send_input(next_product_ + p);
     const bool rows_sum = i + 1 < state_.op.segments.size() && sums_with_rows(product) &&
                           takes_rows_with_tiles(state_.schedule, segment(i + 1, p));
-    keep(p, product.pattern.emit_tiles(product, *emitters_[next_product_ + p], rows_sum));
+    Emitter& emit = *emitters_[next_product_ + p];
+    take_from_stripes(product, emit);
+    AfterTiles after = product.pattern.emit_tiles(product, emit, rows_sum);
+    if (product.buffers.striped_out) {
+      after.reduce = [&product, &emit] { put_in_stripes(product, emit); };
+    }
+    keep(p, std::move(after));
     if (!state_.is_split()) finish(p);
     if (movers_go_on(i)) go_on(i, p);
   }

@@ -1,6 +1,8 @@
 // The working state of lowering: the draft, and what one step leaves for the next.
 #pragma once
 
+#include <optional>
+
 #include "lower/lanes.h"
 #include "lower/look_ups.h"
 #include "lower/packing.h"
@@ -25,6 +27,9 @@ struct BufferIds {
   uint16_t packed = 0;     // packed_reduce: `part` tile by tile
   uint16_t sums = 0;       // packed_reduce with owners: the reduced tiles of this rank
   uint16_t exchanged = 0;  // exchanges: what peers write, before it is read or is the caller's
+  // Of a part of the rows, where its kernel multiplies one block of them: the caller's tensors with
+  // the part's stripes, of which `a` and `out` are copies.
+  std::optional<uint16_t> striped_a = {}, striped_out = {};
   // Exchanges by NCCL, which moves whole rows: what goes to a rank, or comes from it, below what
   // the one before has.
   uint16_t by_peer = 0;

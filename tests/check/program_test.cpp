@@ -307,6 +307,24 @@ TEST_F(EarlyReads, OfWhatIsSentAreTheReceiversAlone) {
   EXPECT_THAT(found(), HasSubstr("which sends to it, has read it"));
 }
 
+// A part is stripes of what the caller gives or gets, and the kernel of few rows has one block.
+TEST(ProgramOfPlan, IsThereForPartsOfFewRowsInStripes) {
+  for (const char* text :
+       {"ag-gemm m=64 n=512 k=256", "gemm-rs m=37 n=512 k=256", "gemm-rs-norm m=64 n=512 k=256",
+        "layer m=64 h=512 f=512 heads=8 kv-heads=8 head-dim=64"}) {
+    for (const int ranks : {2, 4}) {
+      const Operator op = parse_operator(fmt::format("{} ranks={} dtype=bf16", text, ranks));
+      const Machine machine = default_machine(ranks);
+      const OperatorSchedule parts = parse_schedules("split=2/few-rows", op, machine);
+      const Plan plan = lower(op, parts, machine);
+      EXPECT_TRUE(plan.any_few_rows());
+      const CheckReport report = check(plan);
+      EXPECT_TRUE(report.clean()) << text;
+      EXPECT_EQ(report.no_program, "") << text;
+    }
+  }
+}
+
 TEST(ProgramOfPlan, IsNotThereForPlansThatNoGpuRuns) {
   const auto why = [](const Plan& plan) { return check(plan).no_program; };
   EXPECT_EQ(why(plan_of("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16", "tiles")), "");
