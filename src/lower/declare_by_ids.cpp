@@ -8,7 +8,8 @@
 namespace stretto {
 
 // Where a rank's rows come back as they went, who gets one weighs it at once, and nobody keeps it.
-// Not where the caller wants to know what came, or where ranks have all rows.
+// Not where the caller wants to know what came, or where ranks have all rows, or those of other
+// parts too.
 bool Declarer::goes_and_returns(const OperatorSegment& part, int64_t tokens) {
   for (const int tensor : {part.input, part.ids, part.router_weights}) {
     if (plan_.buffers[input(tensor)].sharded_rows != tokens) return false;

@@ -22,8 +22,13 @@ std::optional<uint16_t> buffer_of_counts(const RoutedEmission& of) {
   return std::nullopt;
 }
 
+// Of a part of the rows what is the part's.
 Region all_of(const RoutedEmission& of, uint16_t buffer, int rank) {
   const Buffer& whole = of.state.plan.buffers[buffer];
+  if (of.state.is_split() && of.state.rows_of_all_parts(buffer) > 0) {
+    const RowShards tokens{of.blocks.tokens, of.ranks};
+    return region_of({0, static_cast<int32_t>(tokens.size(rank)), 0, whole.cols}, buffer, rank);
+  }
   return region_of({0, whole.rows_on(rank), 0, whole.cols}, buffer, rank);
 }
 

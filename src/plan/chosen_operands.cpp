@@ -77,9 +77,16 @@ bool counts_bad_ids(const Plan& plan, const Instr& instr) {
   if (!plan.partitions.empty()) return false;
   for (const Lane& lane : plan.lanes) {
     if (lane.kind != LaneKind::nccl) continue;
+    std::vector<Region> seen;
     for (const Instr& one : lane.instrs) {
       if (one.op != Opcode::collective || !form_of(one.collective).goes_by_ids()) continue;
-      return one.id == instr.id;
+      const Region& ids = plan.reads(one)[1];
+      const bool is_first =
+          std::none_of(seen.begin(), seen.end(), [&](const Region& s) { return s.overlaps(ids); });
+      if (one.id == instr.id) return is_first;
+      seen.push_back(ids);
+      // Ids that came with tokens are those of all ranks.
+      if (plan.writes(one).size() > 1) seen.push_back(plan.writes(one)[1]);
     }
   }
   return false;

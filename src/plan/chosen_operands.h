@@ -21,8 +21,8 @@ struct ChosenOperands {
 };
 ChosenOperands chosen_operands(const Plan& plan, const Instr& instr);
 
-// Whether it is the one that counts ids that are no expert's: the first that sees them, where no
-// partition does.
+// Whether it counts ids that are no expert's: the first that sees them, of all or of a part of the
+// rows, where no partition does.
 bool counts_bad_ids(const Plan& plan, const Instr& instr);
 
 // The shares of the tokens that go from a rank to another, and of the choices whose expert a rank

@@ -71,7 +71,10 @@ std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorS
     return fmt::format("collectives=low-latency with {}: take {}, or collectives=nccl", what,
                        right);
   };
-  if (split > 1) return refuse("parts of the rows that choose experts", "split=1");
+  // A part is a stripe of each rank's tokens: who has all of them would have some here and there.
+  if (const Tensor* const apart = split > 1 ? lies_apart_in_parts(op) : nullptr) {
+    return refuse(fmt::format("parts of rows, of which {} has all", apart->name), "split=1");
+  }
   if (counts > 1) return refuse("ids that are counted twice", "one count of them");
   const auto rounded_weights = [&](const OperatorSegment& product) {
     const DType has =
