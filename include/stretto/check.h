@@ -72,8 +72,9 @@ struct CheckReport {
   bool truncated = false;
   size_t tasks = 0, waits = 0, notifies = 0, pairs_proved = 0;  // what was examined
   int epochs = 0;                                               // runs unrolled
-  // Why what ranks enqueue for it was not proved too: it has faults itself, or no GPU runs it.
-  // Empty when it was.
+  // Why no GPU runs it, or that it has faults itself: the first of all reasons that the command and
+  // who runs plans would give. Empty when what ranks enqueue for it was proved too, and GPUs run
+  // it.
   std::string no_program;
   bool clean() const { return diagnostics.empty() && !truncated; }
 };

@@ -13,6 +13,7 @@
 #include "check/stream_clocks.h"
 #include "launch/library_limits.h"
 #include "launch/signal_layout.h"
+#include "tables/plan_limits.h"
 
 namespace stretto::checker {
 namespace {
@@ -25,9 +26,9 @@ int most_blocks(const Plan& plan) {
   return *std::max_element(blocks.begin(), blocks.end());
 }
 
-// But for products, which are the library's to take.
+// Why nothing can be made that streams would run. What can be made and is refused by GPUs all the
+// same, in fp32 for example, is proved like any other.
 std::string why_no_programs(const Plan& plan) {
-  if (plan.op.dtype == DType::fp32) return "GPUs multiply bf16 and fp16, not fp32";
   if (const int blocks = most_blocks(plan); blocks > plan.sms) {
     return fmt::format("it keeps {} SMs of a rank busy, and is for {}", blocks, plan.sms);
   }
@@ -44,7 +45,8 @@ std::string check_programs(const Plan& plan, const InstrIndex& index, const Coun
     if (std::string why = cuda::why_no_products(plan, *sums); !why.empty()) return why;
   }
   check_programs(plan, index, counters, cuda::programs_of(plan, sums), findings);
-  return "";
+  const std::vector<std::string> refused = cuda::why_not_on_cuda(plan, *sums);
+  return refused.empty() ? "" : refused.front();
 }
 
 void check_programs(const Plan& plan, const InstrIndex& index, const Counters& counters,

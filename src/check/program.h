@@ -13,7 +13,7 @@
 namespace stretto::checker {
 
 // Makes the programs of a plan that is whole and has no faults by itself, and looks for theirs. Why
-// it has none; empty: it has.
+// it has none, or none that GPUs run; empty: they run it.
 std::string check_programs(const Plan& plan, const InstrIndex& index, const Counters& counters,
                            Findings& findings);
 

@@ -13,7 +13,6 @@
 #include "cli/verb.h"
 #include "core/text.h"
 #include "stretto/check.h"
-#include "tables/plan_limits.h"
 
 namespace stretto::cli {
 namespace {
@@ -35,24 +34,15 @@ struct Verdicts {
                std::to_string(report.notifies), std::to_string(report.pairs_proved),
                std::to_string(report.epochs)});
     if (report.clean() && !report.no_program.empty()) {
-      problems += "\n" + wrap(fmt::format("{}: GPUs have no program for it to prove: {}", name,
-                                          report.no_program),
-                              0);
+      problems +=
+          "\n" +
+          wrap(fmt::format("{}: GPUs have no program for it: {}", name, report.no_program), 0);
     }
     if (report.clean()) return;
     problems += fmt::format("\n{}\n", name) +
                 print_diagnostics(report, file, std::numeric_limits<size_t>::max());
   }
 };
-
-// What GPUs refuse has no program either, whatever its streams and kernels would be.
-CheckReport checked(const Plan& plan) {
-  CheckReport report = check(plan);
-  if (report.clean() && report.no_program.empty()) {
-    if (auto why = cuda::why_not_on_cuda(plan); !why.empty()) report.no_program = why.front();
-  }
-  return report;
-}
 
 Outcome run(const Options& options) {
   const Request request = resolve(options);
@@ -71,7 +61,7 @@ Outcome run(const Options& options) {
         results.push_back({{"strategy", named.name}, {"refused", named.choice->refused}});
         return;
       }
-      const CheckReport report = checked(*named.plan);
+      const CheckReport report = check(*named.plan);
       clean &= report.clean();
       verdicts.add(named.name, report, named.file);
       results.push_back({{"strategy", named.name},

@@ -9,6 +9,7 @@
 #include "check/text_plan.h"
 #include "lower/plan_of.h"
 #include "lower/plan_of_operator.h"
+#include "tables/plan_limits.h"
 
 namespace stretto {
 namespace {
@@ -325,11 +326,20 @@ TEST(ProgramOfPlan, IsThereForPartsOfFewRowsInStripes) {
   }
 }
 
+// No kernel multiplies fp32, but what streams would be is proved of such plans, too.
+TEST(ProgramOfPlan, IsProvedInFp32) {
+  const Plan plan = plan_of("gemm-rs m=512 n=512 k=512 ranks=2 dtype=fp32", "sequential");
+  std::vector<cuda::RankProgram> programs = cuda::programs_of(plan);
+  EXPECT_TRUE(checker::check_programs(plan, programs).empty());
+  programs[0].streams.back().steps.clear();
+  EXPECT_FALSE(checker::check_programs(plan, programs).empty());
+}
+
 TEST(ProgramOfPlan, IsNotThereForPlansThatNoGpuRuns) {
   const auto why = [](const Plan& plan) { return check(plan).no_program; };
   EXPECT_EQ(why(plan_of("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16", "tiles")), "");
   EXPECT_EQ(why(plan_of("gemm-rs m=512 n=512 k=512 ranks=2 dtype=fp32", "tiles")),
-            "GPUs multiply bf16 and fp16, not fp32");
+            "the GEMM kernel multiplies bf16 and fp16, not fp32: take dtype=bf16 or fp16");
   Plan crowded = plan_of("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16", "sequential");
   crowded.sms = 1;
   EXPECT_THAT(why(crowded), HasSubstr("SMs of a rank busy, and is for 1"));
@@ -338,6 +348,9 @@ TEST(ProgramOfPlan, IsNotThereForPlansThatNoGpuRuns) {
   EXPECT_THAT(why(wide), HasSubstr("counters, GPUs at most 67108864"));
   EXPECT_EQ(why(plan_of("ag-gemm m=37 n=96 k=64 ranks=8 dtype=bf16", "few-rows")).substr(0, 48),
             "of gemms that a library or the kernel of few row");
+  // What only tables refuse: the one rule of all who run plans.
+  const Plan odd = plan_of("gemm-rs m=37 n=36 k=100 ranks=2 dtype=bf16", "tiles");
+  EXPECT_EQ(why(odd), cuda::why_not_on_cuda(odd).front());
   Plan wrong = plan_of("gemm-rs m=512 n=512 k=512 ranks=2 dtype=bf16", "tiles");
   wrong.lanes.back().instrs.pop_back();
   EXPECT_EQ(why(wrong), "the plan itself has faults");

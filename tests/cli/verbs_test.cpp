@@ -76,12 +76,13 @@ TEST(Verbs, CheckSaysWhereNoProgramWasThereToProve) {
   const Said said = stretto_says(fp32 + Words{"--strategy", "tiles"});
   EXPECT_EQ(said.exit_code, 0) << said.err;
   EXPECT_THAT(said.out, HasSubstr("clean, no program"));
-  EXPECT_THAT(said.out, HasSubstr("tiles: GPUs have no program for it to prove"));
+  EXPECT_THAT(said.out, HasSubstr("tiles: GPUs have no program for it: the GEMM"));
   const auto check_of = [](const Words& words) {
     const Said json = stretto_says(words + Words{"--strategy", "tiles", "--json"});
     return nlohmann::json::parse(json.out).at("results").at(0).at("check");
   };
-  EXPECT_EQ(check_of(fp32).at("no_program"), "GPUs multiply bf16 and fp16, not fp32");
+  EXPECT_EQ(check_of(fp32).at("no_program"),
+            "the GEMM kernel multiplies bf16 and fp16, not fp32: take dtype=bf16 or fp16");
   EXPECT_TRUE(check_of(Words{"check"} + small_operator()).at("no_program").is_null());
 }
 
