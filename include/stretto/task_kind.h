@@ -112,7 +112,7 @@ struct TaskCost {
   // Until it moves anything: of a block by itself, or where `blocks` is not 0 of a kernel of so
   // many. Null: nothing.
   double (*start_us)(const KindOperands& operands, int blocks) = nullptr;
-  double times = 1;  // MMAs: so many times as long as by themselves
+  double times = 1;  // MMAs, and bytes of sums: so many times as long as alone
   // Behind a product, in registers: how many picoseconds longer its block takes for each element
   // of the result (bench/results/followers_h200_x1.json, clusters: 4096 x 8192 x 4096 in tiles of
   // 128 x 256 takes 8, 25 and 24 us longer for a bias, a gelu and a silu, half of it and a swiglu

@@ -236,7 +236,8 @@ void Costs::traffic_of(const Instr& instr, int rank, Traffic& traffic) const {
     }
   }
   const bool ends = ends_tile(instr);
-  const bool multiplies = instr.kind()->cost.rate == Rate::mmas;
+  const TaskCost& cost = instr.kind()->cost;
+  const bool multiplies = cost.rate == Rate::mmas;
   if (ends || multiplies) traffic.local_bytes = 0;
   if (multiplies || (ends && !is_sum(instr.op))) return;
   std::span<const Region> reads = plan_.reads(instr);
@@ -249,6 +250,7 @@ void Costs::traffic_of(const Instr& instr, int rank, Traffic& traffic) const {
       traffic.flows.push_back({read.rank, self, region_bytes(read)});
     }
   }
+  traffic.local_bytes *= cost.times;
 }
 
 double Costs::bytes_read(const Instr& instr) const {
