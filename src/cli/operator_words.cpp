@@ -122,9 +122,10 @@ class SizesGiven {
 
  private:
   [[noreturn]] void refuse(const std::string& word) const {
-    throw UsageError(fmt::format("{} is no size of {}: give {}=VALUE, or {} of them as numbers",
-                                 quote(word), name_of(graph_), join(names_, "=VALUE, "),
-                                 join(names_, "x")));
+    throw UsageError(
+        fmt::format("{} is no size of {}: give {}=VALUE, or the {} numbers in this order, as {}",
+                    quote(word), name_of(graph_), join(names_, "=VALUE, "), names_.size(),
+                    join(std::vector<std::string>(names_.size(), "64"), "x")));
   }
 
   const GraphText& graph_;

@@ -1,14 +1,9 @@
 // The presets: each stands for systems that others have built, on our kernels; `library` on
 // cuBLAS.
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <vector>
 
 #include "core/ceil_div.h"
-#include "core/meant.h"
-#include "core/text.h"
 #include "schedule/default_tile.h"
 #include "schedule/few_rows.h"
 #include "schedule/fused_point.h"
@@ -16,8 +11,6 @@
 #include "schedule/look_up_point.h"
 #include "schedule/low_latency.h"
 #include "schedule/routed_point.h"
-#include "schedule/systems.h"
-#include "stretto/error.h"
 #include "stretto/schedule.h"
 
 namespace stretto {
@@ -279,20 +272,5 @@ constexpr Preset kPresets[] = {
 }  // namespace
 
 std::span<const Preset> presets() { return kPresets; }
-
-const Preset& find_preset(std::string_view name, std::span<const std::string_view> words) {
-  std::vector<std::string_view> names;
-  for (const Preset& preset : kPresets) {
-    if (preset.name == name) return preset;
-    names.push_back(preset.name);
-  }
-  names.insert(names.end(), words.begin(), words.end());
-  std::vector<std::string_view> all = names;
-  for (const System& system : systems()) all.push_back(system.name);
-  throw UsageError(
-      fmt::format("unknown strategy {}{}; known: systems, as `stretto strategies` "
-                  "lists them, {}",
-                  quote(name), meant(name, all), fmt::join(names, ", ")));
-}
 
 }  // namespace stretto
