@@ -6,6 +6,7 @@
 #include "lower/residual_sums.h"
 #include "lower/restored_rows.h"
 #include "plan/fuse_tasks.h"
+#include "schedule/awaited_collectives.h"
 #include "stretto/error.h"
 
 namespace stretto {
@@ -113,6 +114,7 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
     int& most = one.by_nccl() ? nccl : blocks;
     most = std::max(most, one.sms_for_others());
   }
+  if (nccl == 0 && awaits_collectives_in_kernels(op, schedule)) nccl = 1;
   // A copy engine may have to signal peers, by a kernel, while its rank's tiles of another product
   // wait for what these make of it.
   const auto any = [&](const auto& is) {

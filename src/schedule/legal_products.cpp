@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/text.h"
+#include "schedule/awaited_collectives.h"
 #include "schedule/legal_operator_rules.h"
 #include "schedule/only_tiles.h"
 #include "schedule/row_parts.h"
@@ -244,6 +245,7 @@ std::string why_no_sm_left(const Operator& op, const OperatorSchedule& schedule,
     int& most = by_nccl ? nccl : blocks;
     most = std::max(most, one.comm_sms);
   }
+  if (nccl == 0 && awaits_collectives_in_kernels(op, schedule)) nccl = 1;
   if (op.ranks == 1 || blocks == 0 || nccl == 0 || blocks + nccl < machine.sms) return {};
   return fmt::format(
       "comm-sms={} for NCCL beside comm-sms={} of other products leave no SM to compute on: {} has "

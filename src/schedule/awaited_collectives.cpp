@@ -1,0 +1,75 @@
+#include "schedule/awaited_collectives.h"
+
+#include <algorithm>
+
+namespace stretto {
+namespace {
+
+bool is_by_collectives(const Operator& op, const Schedule& one) {
+  return op.ranks > 1 && one.mover == Mover::nccl && one.sync == Sync::event;
+}
+
+// Tensors that collectives bring and no kernel has followed yet, while segments go on in their
+// order.
+class Brought {
+ public:
+  Brought(const Operator& op, const OperatorSchedule& schedule)
+      : op_(op), schedule_(schedule), brought_by_(op.tensors.size(), 0) {}
+
+  bool any_is_awaited() {
+    for (const OperatorSegment& segment : op_.segments) {
+      if (segment.product) last_ = &schedule_.products.at(next_++);
+      const bool is_behind_boundary = last_ == nullptr || last_->sync == Sync::event;
+      if (takes_any(segment) && !is_behind_boundary) return true;
+      bring(segment);
+    }
+    return false;
+  }
+
+ private:
+  // Who reads one has waited for it, and so has all that comes behind.
+  bool takes_any(const OperatorSegment& segment) {
+    bool any = false;
+    for (const int id : segment.stages) {
+      for (const int tensor : op_.stage(id).in) {
+        const size_t by = brought_by_[static_cast<size_t>(tensor)];
+        if (by == 0) continue;
+        any = true;
+        std::replace(brought_by_.begin(), brought_by_.end(), by, size_t{0});
+      }
+    }
+    return any;
+  }
+
+  void bring(const OperatorSegment& segment) {
+    if (segment.product) {
+      const Segment& product = *segment.product;
+      const bool is_brought = product.kind.out != Edge::none && is_by_collectives(op_, *last_);
+      if (is_brought) brought_by_[static_cast<size_t>(segment.result)] = next_;
+      makes_rows_ =
+          is_brought && last_->collectives == CollectivesBy::low_latency && product.adds_for_all();
+      return;
+    }
+    // Such collectives may add and norm their sums as well.
+    const std::vector<int>& stages = segment.stages;
+    if (makes_rows_ && stages.size() == 2 && op_.stage(stages[1]).kind == StageKind::norm) {
+      for (const int id : stages) brought_by_[static_cast<size_t>(op_.stage(id).out)] = next_;
+    }
+    makes_rows_ = false;
+  }
+
+  const Operator& op_;
+  const OperatorSchedule& schedule_;
+  std::vector<size_t> brought_by_;  // by tensor: the number of the product, from 1; 0: none
+  const Schedule* last_ = nullptr;  // whose rows go by it
+  size_t next_ = 0;
+  bool makes_rows_ = false;
+};
+
+}  // namespace
+
+bool awaits_collectives_in_kernels(const Operator& op, const OperatorSchedule& schedule) {
+  return Brought(op, schedule).any_is_awaited();
+}
+
+}  // namespace stretto

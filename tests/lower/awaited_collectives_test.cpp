@@ -1,0 +1,104 @@
+// Schedules of which one leaves its collectives to boundaries, and another has blocks wait for what
+// these bring.
+#include <gmock/gmock.h>
+
+#include "lower/drafts.h"
+#include "op/graph_text.h"
+#include "stretto/check.h"
+
+namespace stretto {
+namespace {
+
+constexpr int kSms = 4;
+
+Operator two_sums(const std::string& rest) {
+  return make_graph(parse_graph("graph own m\ninput x [m, 16] cols\ninput v [16, 16] cols\n"
+                                "input w [16, 16] cols\ng = gemm x v\nu = gemm x w\n" +
+                                rest),
+                    {{"m", 256}}, 2, DType::bf16);
+}
+
+// Compute lanes of rank 0 in a plan that is proved.
+int proved_lanes(const Operator& op, const std::string& text) {
+  SCOPED_TRACE(text);
+  const Machine machine = small_machine(2, kSms);
+  const OperatorSchedule schedule = parse_schedules(text, op, machine);
+  EXPECT_THAT(legal(op, schedule, machine), testing::IsEmpty());
+  const Plan plan = lower(op, schedule, machine);
+  const CheckReport report = check(plan);
+  EXPECT_TRUE(report.clean()) << (report.clean() ? "" : report.diagnostics.front().message);
+  return static_cast<int>(std::count_if(plan.lanes.begin(), plan.lanes.end(), [](const Lane& lane) {
+    return lane.kind == LaneKind::compute && lane.rank == 0;
+  }));
+}
+
+TEST(AwaitedCollectives, FindAnSmBesideSumsThatWaitForThem) {
+  const Operator op = two_sums("y = add u g\noutput y rows\n");
+  for (const char* first : {"sequential", "library", "low-latency"}) {
+    const std::string text = std::string("g:") + first + "/u:tiles,mover=epilogue,comm-sms=0";
+    EXPECT_EQ(proved_lanes(op, text + ",tile=8x8"), kSms - 1);
+  }
+}
+
+TEST(AwaitedCollectives, FindAnSmBesideRowsThatWaitForThem) {
+  const Operator op = two_sums("y = swiglu u g\noutput y rows\n");
+  for (const char* first : {"sequential", "library", "low-latency"}) {
+    const std::string text = std::string("g:") + first + "/u:tiles,mover=epilogue,comm-sms=0";
+    EXPECT_EQ(proved_lanes(op, text + ",tile=8x8"), kSms - 1);
+  }
+}
+
+// Tiles of the second product wait for the first one's sums, and so do movers that gather the rows.
+TEST(AwaitedCollectives, FindAnSmBesideTilesAndMoversThatWaitForThem) {
+  const std::string head =
+      "graph own m\ninput x [m, 16] cols\ninput v [16, 16] cols\ng = gemm x v\n";
+  const auto op_of = [&](const char* rest) {
+    return make_graph(parse_graph(head + rest), {{"m", 256}}, 2, DType::bf16);
+  };
+  const Operator movers = op_of(
+      "input u [16, 16] whole\ninput w [32, 16] rows\ns = silu g\nt = gemm s u\n"
+      "y = gemm t w\noutput y cols\n");
+  EXPECT_EQ(
+      proved_lanes(movers, "g:sequential/t:tiles,comm-sms=2,tile=8x8/y:tiles,comm-sms=2,tile=8x8"),
+      kSms - 2);
+  const Operator both = op_of(
+      "input u [16, 16] whole\ninput w [32, 16] rows\nt = gemm g u\ny = gemm t w\noutput y cols\n");
+  EXPECT_EQ(
+      proved_lanes(both, "g:low-latency/t:tiles,comm-sms=2,tile=8x8/y:tiles,comm-sms=2,tile=8x8"),
+      kSms - 3);
+}
+
+TEST(AwaitedCollectives, LeaveAllSmsToTilesWhereNoBlockWaitsForThem) {
+  const std::string text = "g:sequential/u:tiles,mover=epilogue,comm-sms=0,tile=8x8";
+  EXPECT_EQ(proved_lanes(two_sums("output g rows\noutput u rows\n"), text), kSms);
+  const Operator op = two_sums("y = swiglu u g\noutput y rows\n");
+  EXPECT_EQ(proved_lanes(op, "g:tiles,mover=epilogue,comm-sms=0,tile=8x8/u:sequential"), kSms);
+}
+
+// The norm has waited for the first sums, at a boundary.
+TEST(AwaitedCollectives, LeaveAllSmsBehindWhatHasWaitedForThem) {
+  const Operator op =
+      make_graph(parse_graph("graph own m\ninput x [m, 16] cols\ninput v [16, 16] cols\n"
+                             "input n [1, 16] whole\ninput u [16, 16] rows\ninput w [16, 16] cols\n"
+                             "input r [m, 16] rows\ng = gemm x v\ns = add g r\nt = norm s n\n"
+                             "h = gemm t u\nd = gemm h w\ny = add d s\noutput y rows\n"),
+                 {{"m", 256}}, 2, DType::bf16);
+  for (const char* first : {"sequential", "low-latency"}) {
+    const std::string text = std::string("tiles,mover=copy-engine,comm-sms=0,tile=8x8/g:") + first +
+                             "/d:tiles,mover=epilogue,comm-sms=0,tile=8x8";
+    EXPECT_EQ(proved_lanes(op, text), kSms - 1);  // which copy engines' signals have
+  }
+  EXPECT_EQ(proved_lanes(op, "sequential/d:tiles,mover=epilogue,comm-sms=0,tile=8x8"), kSms);
+}
+
+TEST(AwaitedCollectives, AndMoversLeaveAnSmToComputeOn) {
+  const Operator op = two_sums("y = swiglu u g\noutput y rows\n");
+  const Machine machine = small_machine(2, kSms);
+  const auto reasons =
+      legal(op, parse_schedules("g:sequential/u:tiles,mover=comm-blocks,comm-sms=3", op, machine),
+            machine);
+  EXPECT_THAT(reasons, testing::ElementsAre(testing::HasSubstr("leave no SM to compute on")));
+}
+
+}  // namespace
+}  // namespace stretto
