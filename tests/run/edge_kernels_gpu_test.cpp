@@ -68,10 +68,10 @@ TEST_P(EdgeKernelsOnGpus, AreRight) {
 
 // The gather is by movers, by NCCL beside the kernel, or of tiles.
 constexpr const char* kSchedules[] = {
-    "u:tiles/y:sequential,kernel=ring_sum/z:sequential",
-    "u:sequential/y:sequential,kernel=ring_sum/z:sequential",
-    "u:decomposed/y:library,kernel=ring_sum/z:library",
-    "u:library/y:library,kernel=ring_sum/z:library",
+    "a:tiles/y:sequential,kernel=ring_sum/z:sequential",
+    "a:sequential/y:sequential,kernel=ring_sum/z:sequential",
+    "a:decomposed/y:library,kernel=ring_sum/z:library",
+    "a:library/y:library,kernel=ring_sum/z:library",
 };
 
 std::vector<RingCase> cases() {
