@@ -135,7 +135,7 @@ def verdict(found):
 def experts_table(group, rates):
     body = []
     for found in group:
-        products, sums, link = floors(found.row, rates)
+        products, sums, link = floors(found.row, rates, found.link_bytes)
         floor, load = floor_of(found), load_of(found.row)
         body.append([sizes_of(found.row), " ".join(load) if load else "-",
                      *(f"{us:.0f}" for us in expert_floors(found.row)), f"{floor / max(products, link):.2f}",

@@ -57,8 +57,8 @@ def numbers(row):
     return {name: int(words[name]) for name in ("t", "h", "f", "experts", "k", "ranks")}
 
 
-def floors(row, rates):
-    """(products, sums, link) in microseconds, of one rank."""
+def floors(row, rates, link_bytes=None):
+    """(products, sums, link) in microseconds, of one rank; `link_bytes` where the row does not say them."""
     of, kind = numbers(row), kind_of(row)
     chosen = of["experts"] * (1 - (1 - of["k"] / of["experts"]) ** of["t"])
     rows, inner = of["t"] * of["k"], of["f"]
@@ -77,7 +77,7 @@ def floors(row, rates):
         moved = BYTES * (chosen * n * k + rows * (k + stored))
         products += max(moved / rates.bytes, 2 * rows * n * k / rates.flops(rows / chosen))
     sums = 0 if kind.endswith("-up") else BYTES * (rows + of["t"]) * of["h"] / rates.bytes
-    return products, sums, row["link_bytes"] / LINK_GB_PER_S / 1e3
+    return products, sums, (row["link_bytes"] if link_bytes is None else link_bytes) / LINK_GB_PER_S / 1e3
 
 
 def is_of_experts(row):

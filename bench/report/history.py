@@ -31,7 +31,8 @@ RUNS_OF_A_DAY = {
     "2026-11-30": ("norms_restored_h200_x2.json", "layers_few_rows_h200_x2.json", "experts_by_ids_h200_x2.json",
                    "experts_again_h200_x2.json", "experts_few_tokens_h200_x2.json",
                    "experts_early_sums_h200_x2.json", "experts_unseen_h200_x2.json",
-                   "experts_few_again_h200_x2.json"),
+                   "experts_few_again_h200_x2.json", "experts_halves_h200_x2.json",
+                   "layers_paced_h200_x2.json"),
 }
 
 

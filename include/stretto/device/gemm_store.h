@@ -31,29 +31,42 @@ STRETTO_DEVICE void gemm_notify(const GemmParams& params, uint64 epoch, const Ge
   notify_signals(params.signals, epoch, params.notifies + task.first_notify, task.num_notifies);
 }
 
-// How many cycles at least stand between two chunks that go to another GPU while tiles follow; 0: a
-// chunk leaves as soon as the one before has. What is on its way holds up the loads of the same SM
-// when the link is slow: so it is one chunk at a time, the queue stays in the chunks, and they
-// leave over the time in which the next tile is multiplied. Where that is no longer than the link
-// takes, waiting would only make them late; beyond what the link takes when all SMs send, it
-// gains nothing more.
+// When chunks may leave for another GPU while tiles follow. What is on its way holds up the loads
+// of the same SM when the link is slow: so it is one chunk at a time, the queue stays in the
+// chunks, and they leave over the time in which the next tile is multiplied. Where that is no
+// longer than the link takes, waiting would only make them late; and beyond what the link takes
+// when all SMs send it gains nothing more. Not with phases, whose rows come from others and stay.
 template <GemmConfig kConfig>
-STRETTO_DEVICE uint32 cycles_between_chunks(uint32 num_k) {
-  constexpr uint32 kMultiplied = 2048;  // products of two 16-bit elements in a cycle of an SM
-  constexpr uint32 kOfBlock =
-      kChunkRows * layout_of(kConfig).chunk_columns * kTileK / kMultiplied * 9 / 8;
-  constexpr uint32 kLeast = 2560, kMost = 6000;  // half and all of what the link takes for all SMs
-  const uint32 cycles = num_k * kOfBlock;
-  if (cycles < kLeast) return 0;
-  return cycles < kMost ? cycles : kMost;
-}
+class ChunkPace {
+ public:
+  STRETTO_DEVICE explicit ChunkPace(uint32 num_k) {
+    constexpr uint32 kProducts = 2048;  // of two 16-bit elements, by an SM in a cycle
+    constexpr uint32 kOfBlock =
+        kChunkRows * layout_of(kConfig).chunk_columns * kTileK / kProducts * 9 / 8;
+    constexpr uint32 kLeast = 2560, kMost = 6000;  // what half, and all, of the SMs' chunks take
+    const uint32 cycles = num_k * kOfBlock;
+    if (cycles >= kLeast) between_ = cycles < kMost ? cycles : kMost;
+  }
 
-// One thread: a tile as consumers hand it over; `one_by_one` with `cycles` between as told above.
+  STRETTO_DEVICE void wait() {
+    if constexpr (!kConfig.phases) {
+      while (cycles_now() - last_ < between_) {
+      }
+      last_ = cycles_now();
+    }
+  }
+
+ private:
+  uint32 between_ = 0;
+  uint32 last_ = 0;  // the first chunk waits for nothing, unless the clock has just begun again
+};
+
+// One thread: a tile as consumers hand it over; `one_by_one` as ChunkPace tells.
 template <GemmConfig kConfig, typename Store>
 STRETTO_DEVICE void store_by_chunks(const GemmShared<kConfig>& shared, RingPosition& ring,
-                                    bool one_by_one, uint32 cycles, Store store_chunk) {
+                                    bool one_by_one, uint32 num_k, Store store_chunk) {
   constexpr GemmLayout kLayout = layout_of(kConfig);
-  uint32 may_leave = cycles_now();
+  ChunkPace<kConfig> pace(num_k);
   // Stores that may still be reading their chunks: of all but the one that is written next.
   constexpr int32 kUnread =
       (kLayout.chunk_slots < kLayout.chunks ? kLayout.chunk_slots : kLayout.chunks) - 1;
@@ -67,11 +80,7 @@ STRETTO_DEVICE void store_by_chunks(const GemmShared<kConfig>& shared, RingPosit
   for (int32 chunk = 0; chunk < kLayout.chunks; ++chunk) {
     for (int32 consumer = 0; consumer < kConfig.consumers; ++consumer) {
       barrier_wait(shared.chunk_full + shared.chunk_index(consumer, ring.slot) * 8, ring.parity);
-      if (one_by_one) {
-        while (static_cast<int32>(cycles_now() - may_leave) < 0) {
-        }
-        may_leave = cycles_now() + cycles;
-      }
+      if (one_by_one) pace.wait();
       store_chunk(consumer, chunk, shared.chunk(consumer, ring.slot));
       if (one_by_one) {
         tma_store_commit();
@@ -184,8 +193,8 @@ STRETTO_DEVICE void gemm_store(const GemmParams& params, const GemmShared<kConfi
       }
       tma_store_commit();
     } else {
-      store_by_chunks<kConfig>(shared, ring, task.stores_far != 0 && i + 1 < end,
-                               cycles_between_chunks<kConfig>(task.num_k), store_chunk);
+      store_by_chunks<kConfig>(shared, ring, task.stores_far != 0 && i + 1 < end, task.num_k,
+                               store_chunk);
     }
     gemm_notify(params, epoch, task);
     mark(params.marks, i, Mark::done);
