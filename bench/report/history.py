@@ -32,6 +32,7 @@ RUNS_OF_A_DAY = {
                    "experts_again_h200_x2.json", "experts_few_tokens_h200_x2.json",
                    "experts_early_sums_h200_x2.json", "experts_unseen_h200_x2.json",
                    "experts_few_again_h200_x2.json", "experts_halves_h200_x2.json",
+                   "one_token_h200_x2.json", "mixtral_few_h200_x2.json", "mixtral_odd_h200_x2.json",
                    "layers_paced_h200_x2.json"),
 }
 
