@@ -2,9 +2,9 @@
 // an edge: docs/graph-format.md, "Kernels of your own". Schedules take it with kernel=NAME. The
 // graph says which edge it is for and what memory it needs; what it has to compute is the edge's.
 //
-// Its C++ is never read to plan, check or simulate. To run, the emulator takes the kernel that the
-// program or the command has registered under the name (fibre/edge_kernels.h), and GPUs compile
-// `source`.
+// Its C++ is neither compiled nor executed to plan, check or simulate. To run, the emulator takes
+// the kernel that the program or the command has registered under the name (fibre/edge_kernels.h),
+// and GPUs compile `source`.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "check/program_early.h"
 #include "check/program_order.h"
@@ -44,6 +45,8 @@ std::string check_programs(const Plan& plan, const InstrIndex& index, const Coun
   if (plan.any_library()) {
     if (std::string why = cuda::why_no_products(plan, *sums); !why.empty()) return why;
   }
+  // Sums of ranges that no kernel of tiles makes would stand behind the kernel that awaits them.
+  if (const std::optional<cuda::PlanLimit> limit = cuda::why_not_added(plan)) return limit->reason;
   check_programs(plan, index, counters, cuda::programs_of(plan, sums), findings);
   const std::vector<std::string> refused = cuda::why_not_on_cuda(plan, *sums);
   return refused.empty() ? "" : refused.front();

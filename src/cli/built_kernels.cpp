@@ -30,11 +30,15 @@ namespace fs = std::filesystem;
 constexpr const char* kCompiler = "c++";
 constexpr size_t kMostSaid = 500, kMostSaidBytes = size_t{1} << 26;  // of what the compiler says
 
-// A new folder that only this user can enter. It goes with what is in it.
+// A new folder that only this user can enter. It goes with what is in it, unless a signal ends the
+// command before.
 class Folder {
  public:
   Folder() {
-    std::string name = (fs::temp_directory_path() / "stretto-kernels-XXXXXX").string();
+    std::error_code error;
+    const fs::path temporary = fs::temp_directory_path(error);
+    if (error) throw SystemError("there is no folder for temporary files: TMPDIR names none");
+    std::string name = (temporary / "stretto-kernels-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) {
       throw SystemError(fmt::format("cannot make a folder {}: {}", name, std::strerror(errno)));
     }
@@ -90,7 +94,7 @@ int run(const std::vector<std::string>& words, const std::string& said) {
   return status;
 }
 
-// Beside one another, so that a header finds those of others that it includes.
+// A header includes nothing but Stretto's and the standard's: it lies alone.
 std::string last_name(const EdgeKernel& kernel) {
   return fs::path(kernel.header).filename().string();
 }

@@ -38,14 +38,15 @@ Operator with_headers(const Operator& op, const Options& options) {
   return with_kernel_sources(op, [&](const EdgeKernel& kernel) {
     const fs::path path = *folder / kernel.header;
     std::error_code ignored;
-    if (!fs::exists(path, ignored)) return std::shared_ptr<const std::string>();
+    if (!fs::is_regular_file(path, ignored)) return std::shared_ptr<const std::string>();
     return std::make_shared<const std::string>(read_regular_file(path.string(), kMostHeaderBytes));
   });
 }
 
 std::string why_no_header(const EdgeKernel& kernel) {
   return fmt::format(
-      "kernel {} is in {}, which is not there: it lies beside the graph file, or --kernels FOLDER "
+      "kernel {} is in {}, which is not there: it lies beside the graph file, or --kernels "
+      "FOLDER "
       "says where; a plan file always needs --kernels, since the header is C++ that is executed "
       "with your rights",
       kernel.name, quote(kernel.header));

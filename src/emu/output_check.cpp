@@ -126,8 +126,7 @@ void OutputCheck::conclude() {
   first_wrong = fmt::format(
       "nothing can be said of {} elements: on the way values leave the range of {}, errors grow as "
       "large as values, or choices of experts hang on less than these; take {}parts of the "
-      "operator "
-      "as graphs of their own, or other data",
+      "operator as graphs of their own, or other data",
       unjudged_, to_string(plan.op.dtype), plan.op.dtype == DType::fp32 ? "" : "fp32, ");
 }
 

@@ -95,7 +95,7 @@ bool Engine::run() {
 
 // Called in the middle of a kernel, on its stack: nothing here allocates.
 void Engine::tick() {
-  if (abandoning_ || num_steps != steps_at_tick_) {
+  if (num_steps != steps_at_tick_) {
     steps_at_tick_ = num_steps;
     silent_ticks_ = 0;
   } else if (++silent_ticks_ * Ticks::kSeconds >= most_silence_s) {
@@ -120,9 +120,11 @@ void Engine::abandon_all() {
   abandoning_ = true;
   for (auto& thread : threads_) {
     if (thread->fibre == nullptr || thread->state == ThreadState::kDone) continue;
+    if (!thread->fibre->has_begun()) continue;  // it holds nothing, and might compute for ever
     active_thread = thread.get();
     thread->fibre->resume();
     active_thread = nullptr;
+    if (thread->is_silent) thread->fibre->leave();
   }
   abandoning_ = false;
 }

@@ -120,6 +120,7 @@ void Fibre::leave() {
 }
 
 void Fibre::resume() {
+  has_begun_ = true;
   void* fake_stack = nullptr;
   const char* bottom = static_cast<const char*>(stack_.sp) - stack_.size;
   before_switch(&fake_stack, bottom, stack_.size);

@@ -24,6 +24,7 @@ class Fibre {
   // Called inside the running fibre: goes back to whoever resumed it.
   void yield();
   bool done() const { return done_; }
+  bool has_begun() const { return has_begun_; }
   // It is resumed no more, nor unwound, wherever it stands. Its stack is lost.
   void leave();
 
@@ -39,6 +40,7 @@ class Fibre {
   const void* caller_bottom_ = nullptr;
   size_t caller_bytes_ = 0;
   bool done_ = false;
+  bool has_begun_ = false;
   bool is_left_ = false;
 };
 

@@ -154,7 +154,7 @@ void LibraryPath::enqueue_input(int rank, size_t number) const {
   } else if (kind_of(product.kind.in).feeds && !product.exchanges_input()) {
     tensors_.nccl()->all_gather({rank, team_of(product)}, stream, from, mine.rows.address(),
                                 block * product.k, op_.dtype);
-  } else if (product.turns_columns()) {
+  } else if (product.exchanges_input() && product.turns_columns()) {
     exchange_back(rank, product, from, mine.rows.address(), product.shares_of(product.k));
   } else if (product.exchanges_input()) {
     exchange(rank, product, from, mine.rows.address(), product.shares_of(product.k));
@@ -251,7 +251,7 @@ void LibraryPath::enqueue_output(int rank, size_t number) const {
   const EdgeKind& edge = kind_of(product.kind.out);
   if (edge.exchanges && product.looks_up()) {
     exchange(rank, product, made, own, by_tables(product));
-  } else if (product.turns_columns()) {
+  } else if (edge.exchanges && product.turns_columns()) {
     exchange(rank, product, made, own, product.shares_of(product.n));
   } else if (edge.exchanges) {
     exchange_back(rank, product, made, own, product.shares_of(product.n));

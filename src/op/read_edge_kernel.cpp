@@ -21,6 +21,11 @@ bool read_name(GraphWords& words, EdgeKernelText& kernel) {
   words.skip_blanks();
   kernel.place = words.place();
   if (!words.name(kernel.name, "the name of a kernel")) return false;
+  if (kernel.name == "none") {
+    words.refuse_at(kernel.place,
+                    "kernel none: in schedules that word is no kernel: name it otherwise");
+    return false;
+  }
   if (kernel.name.find_first_of("-.") == std::string::npos) return true;
   words.refuse_at(kernel.place,
                   fmt::format("kernel {}: the name of a kernel's template has letters, digits and "

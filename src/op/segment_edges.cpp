@@ -49,10 +49,11 @@ class EdgePutter {
       } else if (one.product && !is_served(one)) {
         cut_.refuse_made(
             one.result,
-            fmt::format("{}: no schedule serves a product whose weight is held as {}, fed by {} "
+            fmt::format("{}: no schedule serves a product{} whose weight is held as {}, fed by {} "
                         "and drained by {}",
-                        one.name, to_string(one.product->kind.weight),
-                        to_string(one.product->kind.in), to_string(one.product->kind.out)));
+                        one.name, one.product->is_routed() ? " of experts" : "",
+                        to_string(one.product->kind.weight), to_string(one.product->kind.in),
+                        to_string(one.product->kind.out)));
       }
     }
   }

@@ -40,8 +40,7 @@ std::string why_no_edge(const Operator& op, const OperatorSchedule& schedule,
     if (edge.mover == Mover::epilogue) return why_no_rows_with_tiles(op, schedule, **found);
     return fmt::format(
         "mover={} of stages over rows, which move nothing: leave it out; beside tiles that are "
-        "sent "
-        "one by one, mover=epilogue has their lanes take them",
+        "sent one by one, mover=epilogue has their lanes take them",
         to_string(edge.mover));
   }
   if (edge.mover == Mover::epilogue) {

@@ -34,8 +34,7 @@ std::string why_no_kernel_of_experts(const Segment& product) {
   if (columns % kStep == 0 && k > kTileK && own <= kMostExperts) return "";
   return fmt::format(
       "{} experts of {} columns and K of {} on a rank, where their kernel has at most {}, columns "
-      "in "
-      "multiples of {} and K over {}",
+      "in multiples of {} and K over {}",
       own, columns, k, kMostExperts, kStep, kTileK);
 }
 

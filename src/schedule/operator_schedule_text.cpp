@@ -70,8 +70,7 @@ Mover read_edge(const OperatorSegment& segment, std::string_view text,
   } else if (!segment.is_edge()) {
     reasons.push_back(fmt::format(
         "{} has rows behind a product, which move nothing and have no schedule: leave it out; "
-        "beside "
-        "tiles that are sent one by one, {}:{}epilogue has their lanes take them; found {}",
+        "beside tiles that are sent one by one, {}:{}epilogue has their lanes take them; found {}",
         name, name, kMoverOfEdge, quote(text)));
   } else {
     reasons.push_back(fmt::format(

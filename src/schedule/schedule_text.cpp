@@ -194,6 +194,7 @@ Schedule parse_schedule(std::string_view text, const Segment& op, const Machine&
           throw UsageError(why_no_point(*system, unnamed));
         }
         schedule = parse_schedule(point->text, op, machine);
+        if (op.only_moves()) schedule.gemm = GemmBy::tiles;  // nothing is multiplied there
       } else {
         schedule = (parts.size() == 1 ? find_preset(text, words) : find_preset(parts[0]))
                        .make(op, machine);

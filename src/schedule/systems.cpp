@@ -74,7 +74,7 @@ constexpr std::string_view kTokenWeave =
     "sums and norms are a kernel of one half beside the products of the other, there they are "
     "added in the switch";
 
-constexpr NearestPoint kTokenWeave_[] = {
+constexpr NearestPoint kTokenWeavePoints[] = {
     {scatter, "low-latency", kTokenWeave},
     {all_reduce, "low-latency", kTokenWeave},
     {local, "low-latency", kByLibrary},
@@ -115,7 +115,7 @@ constexpr std::string_view kCutlass =
     "owners add slots, there a kernel takes its neighbour's sum as it begins a tile; events order "
     "kernels, there flags that they await as they start";
 
-constexpr NearestPoint kCutlass_[] = {
+constexpr NearestPoint kCutlassPoints[] = {
     {gather, "decomposed", kCutlass},
     {scatter, "decomposed", kCutlass},
     {local, "sequential", kTilesToo},
@@ -149,7 +149,7 @@ constexpr std::string_view kDeepEp =
     "a token goes once to each rank of its choices and sums come back per rank, as there; ids go "
     "to all ranks first and each counts by itself, so that no host waits";
 
-constexpr NearestPoint kDeepEp_[] = {
+constexpr NearestPoint kDeepEpPoints[] = {
     {local, "library", kByLibrary},
     {ep_up, "library,mover=epilogue", kDeepEp},
     {ep_down, "library,mover=epilogue,reduction=slots", kDeepEp},
@@ -160,7 +160,7 @@ constexpr std::string_view kDeepEpLowLatency =
     "a token goes once to each rank, there once for each choice; sums come back per rank, there "
     "rows do";
 
-constexpr NearestPoint kDeepEpLowLatency_[] = {
+constexpr NearestPoint kDeepEpLowLatencyPoints[] = {
     {local, "low-latency", kByLibrary},
     {ep_up, "low-latency", kDeepEpLowLatency},
     {ep_down, "low-latency", kDeepEpLowLatency},
@@ -172,7 +172,7 @@ constexpr std::string_view kMegaMoe =
     "tiles begin as soon as their tokens are there, as there; but what moves and what multiplies "
     "are kernels of their own, five launches of one graph and not two";
 
-constexpr NearestPoint kMegaMoe_[] = {
+constexpr NearestPoint kMegaMoePoints[] = {
     {local, "tiles", kTilesToo},
     {ep_up, "tiles", kMegaMoe},
     {ep_down, "tiles", kMegaMoe},
@@ -203,19 +203,20 @@ constexpr System kSystems[] = {
     {"comet", "Comet", "arXiv 2502.19811; bytedance/flux", kComet},
     {"flux", "FLUX", "arXiv 2406.06858; bytedance/flux", kFlux},
     {"flashoverlap", "FlashOverlap", "arXiv 2504.19519; infinigence/FlashOverlap", kFlashOverlap},
-    {"tokenweave", "TokenWeave", "arXiv 2505.11329; microsoft/tokenweave", kTokenWeave_, true},
+    {"tokenweave", "TokenWeave", "arXiv 2505.11329; microsoft/tokenweave", kTokenWeavePoints, true},
     {"tilelink", "TileLink", "arXiv 2503.20313", kTileLink},
     {"asynctp", "AsyncTP", "pytorch/pytorch torch/distributed/_symmetric_memory", kAsyncTp},
     {"transformer-engine", "TransformerEngine's userbuffers", "NVIDIA/TransformerEngine",
      kTransformerEngine},
-    {"cutlass", "CUTLASS distributed GEMM", "NVIDIA/cutlass examples 65 and 82", kCutlass_},
+    {"cutlass", "CUTLASS distributed GEMM", "NVIDIA/cutlass examples 65 and 82", kCutlassPoints},
     {"parallelkittens", "ParallelKittens", "arXiv 2511.13940; HazyResearch/ThunderKittens",
      kParallelKittens},
     {"flashinfer", "FlashInfer", "flashinfer-ai/flashinfer", kFlashInfer},
-    {"deepep", "DeepEP and a grouped GEMM", "deepseek-ai/DeepEP; deepseek-ai/DeepGEMM", kDeepEp_},
+    {"deepep", "DeepEP and a grouped GEMM", "deepseek-ai/DeepEP; deepseek-ai/DeepGEMM",
+     kDeepEpPoints},
     {"deepep-low-latency", "DeepEP's low-latency kernels", "deepseek-ai/DeepEP",
-     kDeepEpLowLatency_},
-    {"megamoe", "MegaMoE", "deepseek-ai/DeepGEMM pull request 383", kMegaMoe_},
+     kDeepEpLowLatencyPoints},
+    {"megamoe", "MegaMoE", "deepseek-ai/DeepGEMM pull request 383", kMegaMoePoints},
     {"sc24", "fused computation-collective operations (SC'24)", "arXiv 2305.06942", kSc24},
     {"tensorrt-llm", "TensorRT-LLM's all-reduce", "NVIDIA/TensorRT-LLM customAllReduceKernels",
      kTensorRtLlm},
@@ -234,7 +235,7 @@ std::string_view to_string(SortOfProduct sort) { return kNamesOfSorts[static_cas
 
 SortOfProduct sort_of(const Segment& op) {
   if (op.looks_up()) return look_up;
-  if (op.only_moves()) return moved;
+  if (op.is_routed() && op.only_moves()) return moved;
   if (op.is_routed()) {
     const bool has_sums = op.kind.out != Edge::none;
     if (op.kind.weight == Held::experts) return has_sums ? ep_down : ep_up;

@@ -64,31 +64,6 @@ std::optional<PlanLimit> why_not_followed(const Plan& plan) {
   return std::nullopt;
 }
 
-// The first sum over ranges of K that its tile has not in registers: no mover makes it.
-std::optional<PlanLimit> why_not_added(const Plan& plan) {
-  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
-    const Lane& lane = plan.lanes[l];
-    const Instr* gemm = nullptr;  // the task before, if it is one of the GEMM kernel
-    size_t boundaries = 0;
-    for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
-      const Instr& instr = lane.instrs[at];
-      if (instr.is_sync()) continue;
-      if (gemm != nullptr && !instr.fused && adds_ranges(plan, lane.rank, *gemm, instr)) {
-        return PlanLimit{
-            "a tile whose K is split has its rows of A in one region and columns in multiples "
-            "of 8, nobody else reads its sums, and where a lane computes several ranges they "
-            "are the first ones, in their order, with nothing but waits between and before "
-            "their sum, which is fused: take tiles that no shard's or chunk's end cuts, or "
-            "split-k=1",
-            InstrRef{l, at}};
-      }
-      boundaries += instr.op == Opcode::boundary;
-      gemm = instr.op == Opcode::gemm && !plan.library_at(boundaries) ? &instr : nullptr;
-    }
-  }
-  return std::nullopt;
-}
-
 // Why no GEMM kernel computes and adds all tiles between two boundaries; empty when one does.
 std::string why_no_kernel(const Plan& plan, const GemmNeeds& needs, bool serves) {
   if (needs.library && !needs.grouped) return "";
@@ -114,6 +89,30 @@ std::string why_no_kernel(const Plan& plan, const GemmNeeds& needs, bool serves)
 }
 
 }  // namespace
+
+std::optional<PlanLimit> why_not_added(const Plan& plan) {
+  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
+    const Lane& lane = plan.lanes[l];
+    const Instr* gemm = nullptr;  // the task before, if it is one of the GEMM kernel
+    size_t boundaries = 0;
+    for (uint32_t at = 0; at < lane.instrs.size(); ++at) {
+      const Instr& instr = lane.instrs[at];
+      if (instr.is_sync()) continue;
+      if (gemm != nullptr && !instr.fused && adds_ranges(plan, lane.rank, *gemm, instr)) {
+        return PlanLimit{
+            "a tile whose K is split has its rows of A in one region and columns in multiples "
+            "of 8, nobody else reads its sums, and where a lane computes several ranges they "
+            "are the first ones, in their order, with nothing but waits between and before "
+            "their sum, which is fused: take tiles that no shard's or chunk's end cuts, or "
+            "split-k=1",
+            InstrRef{l, at}};
+      }
+      boundaries += instr.op == Opcode::boundary;
+      gemm = instr.op == Opcode::gemm && !plan.library_at(boundaries) ? &instr : nullptr;
+    }
+  }
+  return std::nullopt;
+}
 
 std::vector<PlanLimit> limits_on_cuda(const Plan& plan, const TileSums& sums, bool serves) {
   if (std::optional<PlanLimit> limit = why_not_done(plan)) return {std::move(*limit)};

@@ -25,6 +25,9 @@ std::vector<std::string> why_not_on_cuda(const Plan& plan, const TileSums& sums,
                                          bool serves = false);
 std::vector<std::string> why_not_on_cuda(const Plan& plan);
 
+// The first sum over ranges of K that its tile has not in registers: no mover makes it.
+std::optional<PlanLimit> why_not_added(const Plan& plan);
+
 // Why GPUs of an architecture run no plan; empty when they do.
 std::string why_not_on_arch(std::string_view arch);
 

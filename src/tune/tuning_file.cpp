@@ -16,6 +16,15 @@
 namespace stretto {
 namespace {
 
+// A kernel of a graph's own is code, which a file of times must not have compiled and executed.
+OperatorSchedule without_kernels(OperatorSchedule schedule) {
+  if (std::any_of(schedule.products.begin(), schedule.products.end(),
+                  [](const Schedule& one) { return !one.kernel.empty(); })) {
+    throw UsageError("a file of times takes no kernel of a graph's own: only who runs it does");
+  }
+  return schedule;
+}
+
 using Json = nlohmann::ordered_json;
 
 constexpr int kVersion = 1;
@@ -205,7 +214,7 @@ class TuningParser {
     checked(join_key(at, "schedule"), [&] {
       auto [machine, is_new] = machines_.try_emplace(op.ranks);
       if (is_new) machine->second = default_machine(op.ranks);
-      return parse_schedules(measured.schedule, op, machine->second);
+      return without_kernels(parse_schedules(measured.schedule, op, machine->second));
     });
     measured.time_us = time(object, at, "time_us");
     measured.low_us = time(object, at, "low_us");

@@ -121,6 +121,21 @@ TEST(Explore, ALoopWithoutOperationsEnds) {
   expect_clean(shape, scenario(true));
 }
 
+// Threads that have not begun hold nothing, and would compute for ever as the first does.
+TEST(Explore, ALoopFromTheBeginOnEndsForAllThreads) {
+  const Failure failure =
+      expect_found(FindingKind::kSilence, {.ranks = 2, .threads = 32}, [](World& world) {
+        world.end_silence_after(0.2);
+        world.launch([](Block&) {
+          volatile uint32 seen = 0;
+          while (seen == 0) {
+          }
+        });
+        world.run();
+      });
+  EXPECT_THAT(failure.finding.message, HasSubstr("from its begin on"));
+}
+
 // A kernel whose variables need more ends there, and writes into no other thread's.
 TEST(ExploreDeathTest, BelowAStackNobodyMayWrite) {
   auto stack = StackPool().allocate();

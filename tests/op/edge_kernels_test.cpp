@@ -116,6 +116,11 @@ TEST(EdgeKernels, AreRefusedAllAtOnceWithLineAndColumn) {
       "my.graph:16:8: kernel m is there twice");
 }
 
+TEST(EdgeKernels, AreNotNamedAsSchedulesNameNone) {
+  EXPECT_EQ(refused("kernel none all-reduce \"k.h\"\n"),
+            "my.graph:2:8: kernel none: in schedules that word is no kernel: name it otherwise");
+}
+
 TEST(EdgeKernels, AreAsManyAsPlansCanName) {
   std::string all;
   for (size_t i = 0; i <= kMostEdgeKernels; ++i) {

@@ -62,15 +62,16 @@ TEST(SegmentEdges, AProductWithAnEdgeOnBothSidesIsTwoSegments) {
 }
 
 TEST(SegmentEdges, RowsOfChoicesAreServedAsTheyWere) {
-  EXPECT_THAT(refusal("input x [2*m, h] rows\n"
-                      "input ids [m, 2] rows i32\n"
-                      "input w [4, h, h] cols\n"
-                      "input g [m, 2] rows fp32\n"
-                      "d = grouped x w ids\n"
-                      "y = weigh d ids g\n"
-                      "output y rows\n"),
-              HasSubstr("y: no schedule serves a product whose weight is held as cols, fed by "
-                        "all-to-all and drained by reduce-scatter"));
+  EXPECT_THAT(
+      refusal("input x [2*m, h] rows\n"
+              "input ids [m, 2] rows i32\n"
+              "input w [4, h, h] cols\n"
+              "input g [m, 2] rows fp32\n"
+              "d = grouped x w ids\n"
+              "y = weigh d ids g\n"
+              "output y rows\n"),
+      HasSubstr("y: no schedule serves a product of experts whose weight is held as cols, fed by "
+                "all-to-all and drained by reduce-scatter"));
 }
 
 std::string refusal_of_file(const std::string& lines) {

@@ -7,6 +7,7 @@
 
 #include <set>
 
+#include "op/graph_text.h"
 #include "stretto/check.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
@@ -132,6 +133,21 @@ TEST(Systems, GoIntoMixturesAndTakeChanges) {
             parse_schedules("waves/up:tiles", op, machine));
   EXPECT_THAT(refusal_of("flashoverlap/down:tiles", op, machine),
               StartsWith("flashoverlap has nothing for gathers ahead of a product (up); it has "));
+}
+
+// An edge in front of a dense product is no way of rows to experts.
+TEST(Systems, BringAProductItsRowsAsTheyBringOthersTheirs) {
+  const Machine machine = default_machine(2);
+  const Operator op = make_graph(parse_graph("graph own m h f\n"
+                                             "input x [m, h] rows\n"
+                                             "input w [f, h] rows\n"
+                                             "y = gemm x w\n"
+                                             "output y rows\n"),
+                                 {{"m", 256}, {"h", 256}, {"f", 256}}, 2, DType::bf16);
+  const NamedSchedule named = read_schedules("asynctp/y:tiles", op, machine);
+  EXPECT_EQ(named.schedule, parse_schedules("decomposed/y:tiles", op, machine));
+  EXPECT_THAT(refusal_of("deepep/y:tiles", op, machine),
+              StartsWith("deepep has nothing for gathers"));
 }
 
 TEST(Systems, OfHalvesSplitRowsThatAreMany) {

@@ -117,6 +117,13 @@ TEST(TuningFile, CallersOwnGraphsAreKeptWithTheirText) {
                        R"(b = gemm x u\ny = swiglu a b\noutput y cols\n", "machine": "h200x8", )"
                        R"("measured": []}]})"),
               HasSubstr("operators[0].graph is one product of two weights"));
+  // Code that is compiled and executed stands in no file of times.
+  EXPECT_THAT(error_of(R"({"stretto_tuning": 1, "operators": [{"operator": "own m=64 h=64 f=64 )"
+                       R"(ranks=2 dtype=bf16", "graph": "graph own m h f\nkernel k all-reduce )"
+                       R"(\"k.h\"\ninput x [m, f] cols\ninput w [h, f] cols\ny = gemm x w\n)"
+                       R"(output y whole\n", "machine": "h200x8", "measured": [{"schedule": )"
+                       R"("sequential,kernel=k", "time_us": 5, "low_us": 5, "high_us": 5}]}]})"),
+              HasSubstr("measured[0].schedule is wrong: a file of times takes no kernel"));
   other = text;
   other.replace(other.find("mlp m=2048"), 3, "mlq");
   EXPECT_THAT(error_of(other), HasSubstr("unknown operator 'mlq'"));
