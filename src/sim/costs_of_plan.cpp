@@ -176,6 +176,7 @@ void Costs::add_inputs_of_entry(const Instr& instr, std::vector<Region>& regions
 void Costs::share_inputs() {
   std::vector<RegionNumbers> inputs(static_cast<size_t>(plan_.ranks()));
   std::vector<int64_t> tiles(inputs.size(), 0);
+  std::vector<int64_t> entries(inputs.size(), 0);  // of a partition, among these
   std::vector<Region> of_entry;
   for (const Lane& lane : plan_.lanes) {
     for (const Instr& instr : lane.instrs) {
@@ -185,6 +186,7 @@ void Costs::share_inputs() {
         add_inputs_of_entry(instr, of_entry);
         for (const Region& region : of_entry) inputs[lane.rank].of(region);
         ++tiles[lane.rank];
+        ++entries[lane.rank];
         continue;
       }
       const int32_t k = part_of(instr).k;
@@ -203,7 +205,8 @@ void Costs::share_inputs() {
     const int64_t count = std::max<int64_t>(tiles[rank], 1);
     const auto at_once = static_cast<int>(std::min<int64_t>(count, machine_.sms));
     blocks_at_once_.push_back(at_once);
-    const double rate = kStreamOfAll * machine_.hbm_gb_per_s / at_once;
+    const double of_entries = 2 * entries[rank] > tiles[rank] ? kStreamOfEntries : 1;
+    const double rate = of_entries * kStreamOfAll * machine_.hbm_gb_per_s / at_once;
     inputs_us_.push_back(move_us(bytes / static_cast<double>(count), rate));
   }
 }
