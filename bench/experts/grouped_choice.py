@@ -26,7 +26,7 @@ from bench.experts.grouped_check import WORST_ERROR, named, wrong_tiles  # noqa:
 from bench.experts.grouped_contest import (Routing, checked_call, contest, deep_gemm, deep_gemm_forms,  # noqa: E402
                                            error_of, random_ids, version_of_deep_gemm)
 from bench.experts.grouped_kernels import Kernels, compile_all  # noqa: E402
-from bench.experts.grouped_tiles import MOST_GATHERED, TILES, expert_us, filled, fitted, for_short_k  # noqa: E402
+from bench.experts.grouped_tiles import TILES, expert_us, filled, fitted, for_short_k, has_registers  # noqa: E402
 from bench.shapes.moe_layers import local  # noqa: E402
 
 LOADS = ("mixtral:ep8:128", "mixtral:ep8:256", "mixtral:ep8:16", "qwen30b:ep8:128", "mixtral:tp8:1024",
@@ -34,22 +34,22 @@ LOADS = ("mixtral:ep8:128", "mixtral:ep8:256", "mixtral:ep8:16", "qwen30b:ep8:12
          "qwen30b:ep8:1024", "qwen235b:ep8:512", "gptoss:ep8:1024", "dsv3:ep8:64", "dsv3:tp8:256", "glm45:tp8:512",
          "mixtral:ep8:512")
 WORTH_TIMING = 1.3  # times what the best should take
-MOST_TIMED = (6, 3)  # of sorted rows, and of gathered ones
+MOST_TIMED = 6  # of sorted rows, and as many of gathered ones
 
 
 def tiles_of(rows, experts, n, k, product):
     """Those that could be the best, by what the model says; the chosen ones first."""
     found = []
-    for gathers in ((False, True) if product == "up" else (False,)):
+    for gathers in (False, True):
         mean = rows // max(experts, 1)
-        made = [short for tile in TILES if not (gathers and tile.rows > MOST_GATHERED) and k >= 128 * tile.ranges
+        made = [short for tile in TILES if has_registers(tile, gathers) and k >= 128 * tile.ranges
                 and (short := for_short_k(tile, mean, k))]
         us = {tile: expert_us(tile, mean, experts, n, k, gathers) for tile in made}
         near = [tile for tile in us if us[tile] < WORTH_TIMING * min(us.values())]
         chosen = fitted(rows, experts, n, k, gathers=gathers)
         order = sorted(near, key=lambda tile: (tile != chosen, us[tile]))
         found += [filled(tile._replace(gathers=gathers, follower="swiglu" if product == "up" else "none"))
-                  for tile in order[:MOST_TIMED[gathers]]]
+                  for tile in order[:MOST_TIMED]]
     return found
 
 
@@ -84,8 +84,10 @@ def run(kernels, load, product, weights, rivals):
     n, k = sizes_of(load, product)
     routing = routing_of(load)
     tokens = tokens_of(load)
+    if product == "down":
+        routing.sources = routing.targets  # a choice's row, where up it is its token's
     x = torch.randn(tokens if product == "up" else routing.rows, k, device="cuda").bfloat16()
-    rows = x[routing.sources.long()].contiguous() if product == "up" else x
+    rows = x[routing.sources.long()].contiguous()
     calls, errors, kept, by_columns = {}, {}, {}, weights.transpose(-2, -1)
 
     def grouped_mm():
@@ -138,11 +140,14 @@ def line_of(row):
 
 
 def main():
+    global WORTH_TIMING, MOST_TIMED
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out")
     parser.add_argument("--loads", default=",".join(LOADS))
     parser.add_argument("--rivals", type=int, default=0, help="DeepGEMM and torch take part in the first so many loads")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tiles", type=int, default=MOST_TIMED, help="so many of sorted rows, and as many of gathered ones")
+    parser.add_argument("--worth", type=float, default=WORTH_TIMING, help="time what should take this times the best, or less")
     parser.add_argument("--seconds", type=float, default=600, help="begin no product after so many")
     parser.add_argument("--commit", default="")
     parser.add_argument("--date", default="")
@@ -151,6 +156,7 @@ def main():
     parser.add_argument("--warm", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     loads, start = args.loads.split(","), time.time()
+    WORTH_TIMING, MOST_TIMED = args.worth, args.tiles
     grouped_contest.ROUNDS, grouped_contest.GRAPH_US = args.rounds, 2000
     torch.backends.cuda.matmul.allow_tf32 = False
     if args.check:

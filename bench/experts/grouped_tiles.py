@@ -42,10 +42,17 @@ def filled(sort):
 # holds both to the same.
 TILES = tuple(Sort(*tile) for tile in (
     (256, 128, 4), (128, 192, 5), (128, 256, 4), (192, 128, 4), (128, 128, 6), (256, 96, 4), (192, 96, 5), (128, 96, 7),
-    (256, 64, 5), (192, 64, 6), (128, 64, 8), (256, 32, 5), (192, 32, 6), (128, 32, 10), (128, 64, 8, 2),
-    (128, 128, 6, 2)))
-SMS_OF_RANGES, WORTH_RANGES, MOST_GATHERED = 132, 0.9, 192
+    (256, 64, 5), (192, 64, 6), (128, 64, 8), (256, 32, 5), (192, 32, 6), (128, 32, 10), (192, 160, 4), (256, 144, 4),
+    (128, 64, 8, 2), (128, 128, 6, 2)))
+SMS_OF_RANGES, WORTH_RANGES = 132, 0.9
+TENSOR = {128: 2.3, 192: 2.15, 256: 2.38}
 SHORT_K, FEWEST_ROWS, ROWS_OF_TALL, STAGES_OF_SHORT_K = 256, 32, 96, 4
+
+
+def has_registers(tile, gathers, scatters=False):
+    if gathers and tile.rows > (192 if tile.columns == 128 else 128):
+        return False
+    return not scatters or tile.columns < 256 or tile.rows <= 128
 
 
 def cuts_of(rows, spread, most):
@@ -76,24 +83,26 @@ def expert_us(tile, rows, experts, columns, k, gathers=False, num_sms=132):
     spread = math.sqrt(rows * (1 - 1 / experts))
     cuts = cuts_of(rows, spread, tile.rows)
     high = min(max(rows / cuts + (8 if experts > 1 else 0), 16), tile.rows)
-    multiply = (2.52 if tile.columns == 128 else 2.6) * (tile.columns / 64) * high
-    load, gather = 128 * lines_of(k) * (tile.columns + high) / 56, 128 * high / 26 if gathers else 0
-    stage = math.sqrt(math.sqrt(multiply ** 4 + load ** 4 + gather ** 4)) + 0.12 * gather + 200 / tile.stages ** 2
+    multiply = TENSOR[tile.columns] * (tile.columns / 64) * high
+    shared = 1.075 * (2 * tile.columns + high + high * tile.columns / 64)
+    load, gather = 128 * lines_of(k) * (tile.columns + high) / 59, 128 * high / 23.5 if gathers else 0
+    limit = (multiply ** 8 + shared ** 8 + load ** 8 + gather ** 8) ** (1 / 8)
+    stage = limit + 0.15 * gather + 200 / tile.stages ** 2
     blocks_of_k = math.ceil(-(-k // 64) / tile.ranges)
     besides = 400 + (5000 if tile.ranges > 1 else 0)
     if is_short(rows, k) and tile.together == 1:
         besides += 240 * chunks_of(tile.columns, high)
     stored = tile.columns * high * 2 / 18
     of_blocks = math.hypot(blocks_of_k * stage, stored)
-    each = of_blocks + besides
     places = max(tile.ranges, num_sms // tile.ranges * tile.ranges)
     rounds = experts * cuts * -(-columns // tile.columns) * tile.ranges / places
     whole = math.floor(cuts)
     uneven = 4 * (cuts - whole) * (1 - (cuts - whole))
+    each = (of_blocks + besides) * (1 + 0.12 * uneven / whole)
     longest = of_blocks * max(1, min(tile.rows, (rows + spread) / whole) / high) + besides
     cycles = (0.2 * tile.columns * high + (1 - uneven) * math.ceil(rounds - 1e-9) * each
-              + uneven * max(longest, rounds * each + 0.75 * longest))
-    return 7 + math.hypot(cycles / 1750, experts * columns * k * 2 / 4.6e6)
+              + uneven * max(longest, rounds * each + 0.4 * longest))
+    return 7 + math.hypot(cycles / 1750, experts * columns * k * 2 / 4.9e6)
 
 
 def for_short_k(tile, mean, k):
@@ -109,7 +118,7 @@ def fitted(rows, experts, columns, k, num_sms=132, gathers=False):
     mean = rows // max(experts, 1)
 
     def best(ranges, sms):
-        tiles = [short for tile in TILES if tile.ranges == ranges and not (gathers and tile.rows > MOST_GATHERED)
+        tiles = [short for tile in TILES if tile.ranges == ranges and has_registers(tile, gathers)
                  and (short := for_short_k(tile, mean, k))]
         us = [expert_us(tile, mean, experts, columns, k, gathers, sms) for tile in tiles]
         return min(us), tiles[us.index(min(us))]

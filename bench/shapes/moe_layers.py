@@ -14,10 +14,11 @@ FORM = "deepgemm "  # what its contestants' names begin with
 
 
 def local(model, load, tokens):
-    """(hidden, inner, experts, top k, tokens) of a rank of eight."""
+    """(hidden, inner, experts, top k, tokens) of a rank: `tp8` of eight that share each expert's inner columns, `tp2` of
+    two, `ep8` of eight that share the experts."""
     hidden, inner, experts, top_k = MODELS[model]
-    if load == "tp8":
-        return hidden, inner // 8, experts, top_k, tokens
+    if load.startswith("tp"):
+        return hidden, inner // int(load[2:]), experts, top_k, tokens
     experts //= 8
     chosen = min(top_k, experts)
     return hidden, inner, experts, chosen, tokens * top_k // chosen

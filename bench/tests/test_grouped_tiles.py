@@ -5,11 +5,11 @@ import pathlib
 import statistics
 import unittest
 
-from bench.experts.grouped_tiles import MOST_GATHERED, TILES, expert_us, fitted
+from bench.experts.grouped_tiles import TILES, expert_us, fitted, has_registers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHAPES = ROOT / "tests" / "gpu" / "grouped_tiles.txt"
-MEASURED = ("expert_tiles", "expert_tiles_chosen", "grouped_shuffled")
+MEASURED = ("expert_tiles", "expert_tiles_chosen", "expert_cuts", "expert_tall", "grouped_shuffled")
 
 
 def behind_the_best(row, gathers):
@@ -18,7 +18,7 @@ def behind_the_best(row, gathers):
     by_four = " by 4" * any("by 4" in name for name in row["us"])  # where two warps gathered, too
     words = f" gathered{by_four}" if gathers else ""
     us = {tile: row["us"][tile.name + words + follower][0] for tile in TILES
-          if tile.name + words + follower in row["us"] and not (gathers and tile.rows > MOST_GATHERED)}
+          if tile.name + words + follower in row["us"] and has_registers(tile, gathers)}
     if len(us) < 2:
         return None
     mean = row["rows"] // row["active"]
@@ -43,9 +43,10 @@ class GroupedTiles(unittest.TestCase):
         for name in MEASURED:
             rows = json.loads((ROOT / "bench" / "results" / f"{name}_h200_x1.json").read_text(encoding="utf-8"))["rows"]
             behind += [times for row in rows for gathers in (False, True) if (times := behind_the_best(row, gathers))]
-        self.assertGreater(len(behind), 130)
-        self.assertLess(statistics.geometric_mean(behind), 1.01)
-        self.assertLess(max(behind), 1.09)
+        self.assertGreater(len(behind), 330)
+        self.assertLess(statistics.geometric_mean(behind), 1.0125)
+        # Where a few experts have about as many rows as a tile, one draw decides who has a cut more.
+        self.assertLess(max(behind), 1.27)
 
 
 if __name__ == "__main__":

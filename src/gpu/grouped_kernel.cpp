@@ -99,7 +99,7 @@ std::string why_illegal(const GroupedConfig& config) {
     return fmt::format("a grouped kernel's tiles have 128, 192 or 256 columns, not {}",
                        config.columns);
   }
-  const int most = config.columns == 128 ? 256 : 128;
+  const int most = config.columns == 128 ? 256 : config.columns == 192 ? 160 : 144;
   if (config.rows < device::kUnitRows || config.rows > most ||
       config.rows % device::kUnitRows != 0) {
     return fmt::format(
@@ -145,7 +145,8 @@ std::string why_illegal(const GroupedConfig& config) {
 
 GroupedConfig fitted(GroupedConfig config, const GroupedShape& shape, int num_sms) {
   const int64_t rows = shape.rows / std::max<int64_t>(shape.experts, 1);
-  const ExpertLoad load{rows, shape.experts, shape.columns, shape.k};
+  const bool by_index = config.scatters || config.weighs;
+  const ExpertLoad load{rows, shape.experts, shape.columns, shape.k, by_index};
   const ExpertTile tile = expert_tile(load, config.gathers, num_sms);
   config.columns = tile.columns;
   config.rows = tile.rows;

@@ -18,21 +18,34 @@ constexpr int kSmsOfRanges = 132;
 constexpr double kWorthRanges = 0.9;
 
 constexpr ExpertTile kTiles[] = {
-    {256, 128, 4}, {128, 192, 5}, {128, 256, 4},   {192, 128, 4},    {128, 128, 6}, {256, 96, 4},
-    {192, 96, 5},  {128, 96, 7},  {256, 64, 5},    {192, 64, 6},     {128, 64, 8},  {256, 32, 5},
-    {192, 32, 6},  {128, 32, 10}, {128, 64, 8, 2}, {128, 128, 6, 2},
+    {256, 128, 4}, {128, 192, 5}, {128, 256, 4}, {192, 128, 4}, {128, 128, 6},   {256, 96, 4},
+    {192, 96, 5},  {128, 96, 7},  {256, 64, 5},  {192, 64, 6},  {128, 64, 8},    {256, 32, 5},
+    {192, 32, 6},  {128, 32, 10}, {192, 160, 4}, {256, 144, 4}, {128, 64, 8, 2}, {128, 128, 6, 2},
 };
-constexpr int kMostGathered = 192;  // rows of a tile, by four warps
 
-// One H200, 400 times of products of six models; but for the first two in cycles of an SM.
-constexpr double kStartUs = 7, kHbmBytes = 4.6e6;  // in a us
-// For each row of 64 columns and block of K, by tiles of 128 columns and by wider ones.
-constexpr double kTensor = 2.52, kTensorOfWide = 2.6;
-constexpr double kBytes = 56, kGatheredBytes = 26;
-constexpr double kGatherShare = 0.12;  // of gathering, beside what it hides behind
+// A warpgroup more gathers, which leaves too few registers for the tallest tiles; and what stores
+// rows by index leaves too few for 144 of 256 columns.
+bool has_registers_for(const ExpertTile& tile, const ExpertLoad& of, bool gathers) {
+  const int most = tile.columns == 128 ? 192 : 128;
+  if (gathers && tile.rows > most) return false;
+  return !of.scatters || tile.columns < 256 || tile.rows <= 128;
+}
+
+// One H200, 2400 times of products of six models, most of them of
+// bench/results/expert_cuts_h200_x1.json and expert_tall_h200_x1.json; but for the first two in
+// cycles of an SM.
+constexpr double kStartUs = 7, kHbmBytes = 4.9e6;  // in a us
+// For each row of 64 columns and block of K.
+constexpr double kTensorOf128 = 2.3, kTensorOf192 = 2.15, kTensorOf256 = 2.38;
+constexpr double kShared = 1.075;  // of 128 bytes of shared memory that are written or read
+constexpr double kBytes = 59, kGatheredBytes = 23.5;
+constexpr double kGatherShare = 0.15;  // of gathering, beside what it hides behind
 constexpr double kStageWait = 200;     // of a block of K, by the square of stages
 constexpr double kTileCycles = 400, kAddCycles = 5000, kCyclesOfUs = 1750;
-constexpr double kUnitWaste = 8, kTail = 0.75;
+constexpr double kUnitWaste = 8, kTail = 0.4;
+// Where some experts have one cut and others two, which are half as high: the others' share of the
+// weights is gone from the L2 cache sooner.
+constexpr double kUneven = 0.12;
 constexpr double kLastCycles =
     0.2;  // of an element of the last tile, behind which nothing is multiplied
 constexpr int64_t kBlockOfK = 64;
@@ -91,7 +104,17 @@ std::optional<ExpertTile> for_short_k(ExpertTile tile, const ExpertLoad& of, boo
   return tile;
 }
 
-double fourth(double x) { return x * x * x * x; }
+double tensor_cycles(int columns) {
+  return columns == 128 ? kTensorOf128 : columns == 192 ? kTensorOf192 : kTensorOf256;
+}
+
+// A block of K passes shared memory once as it comes, and then as wgmma reads it: weights once, and
+// tokens for each 64 columns. In lines of 128 bytes, a row of either.
+double shared_lines(int columns, double high) {
+  return columns + high + columns + high * columns / 64;
+}
+
+double eighth(double x) { return x * x * x * x * x * x * x * x; }
 
 }  // namespace
 
@@ -104,24 +127,25 @@ double expert_us(const ExpertTile& tile, const ExpertLoad& of, bool gathers, int
   const double waste = of.experts > 1 ? kUnitWaste : 0;
   const double high = std::clamp(rows / cuts + waste, 16.0, static_cast<double>(tile.rows));
   const double row_bytes = 2.0 * kBlockOfK;
-  const double multiply =
-      (tile.columns == 128 ? kTensor : kTensorOfWide) * (tile.columns / 64.0) * high;
+  const double multiply = tensor_cycles(tile.columns) * (tile.columns / 64.0) * high;
+  const double shared = kShared * shared_lines(tile.columns, high);
   const double load = row_bytes * lines_of(of.k) * (tile.columns + high) / kBytes;
   const double gather = gathers ? row_bytes * high / kGatheredBytes : 0;
-  const double stage = std::sqrt(std::sqrt(fourth(multiply) + fourth(load) + fourth(gather))) +
-                       kGatherShare * gather + kStageWait / (tile.stages * tile.stages);
+  const double limit =
+      std::pow(eighth(multiply) + eighth(shared) + eighth(load) + eighth(gather), 1.0 / 8);
+  const double stage = limit + kGatherShare * gather + kStageWait / (tile.stages * tile.stages);
   const double blocks_of_k = std::ceil(tiles_of(of.k, kBlockOfK) / tile.ranges);
   const bool hands_one_by_one = is_short(of) && tile.together == 1;
   const double besides = kTileCycles + (tile.ranges > 1 ? kAddCycles : 0) +
                          (hands_one_by_one ? kHandCycles * chunks_of(tile, high) : 0);
   const double store = tile.columns * high * 2 / kStoredBytes;
   const double of_blocks = std::hypot(blocks_of_k * stage, store);
-  const double each = of_blocks + besides;
   // Blocks end at about the same time where tiles are equally high. Where some experts have a cut
   // more than others, tiles are not, and the last of the highest ones ends alone.
   const double rounds = experts * cuts * tiles_of(of.columns, tile.columns) * tile.ranges /
                         std::max(tile.ranges, sms / tile.ranges * tile.ranges);
   const double whole = std::floor(cuts), some = cuts - whole, uneven = 4 * some * (1 - some);
+  const double each = (of_blocks + besides) * (1 + kUneven * uneven / whole);
   const double highest = std::min(static_cast<double>(tile.rows), (rows + spread) / whole);
   const double longest = of_blocks * std::max(1.0, highest / high) + besides;
   const double cycles = kLastCycles * tile.columns * high +
@@ -138,7 +162,7 @@ ExpertTile expert_tile(const ExpertLoad& of, bool gathers, int sms) {
     ExpertTile best;
     double least = std::numeric_limits<double>::infinity();
     for (const ExpertTile& one : kTiles) {
-      if (one.ranges != ranges || (gathers && one.rows > kMostGathered)) continue;
+      if (one.ranges != ranges || !has_registers_for(one, of, gathers)) continue;
       const std::optional<ExpertTile> tile = for_short_k(one, of, gathers);
       if (!tile) continue;
       const double us = expert_us(*tile, of, gathers, on);

@@ -12,6 +12,7 @@ struct ExpertLoad {
   int64_t experts = 1;  // that have some
   int64_t columns = 0;
   int64_t k = 0;
+  bool scatters = false;  // rows of the result are stored by index
 };
 
 struct ExpertTile {

@@ -145,13 +145,13 @@ TEST(GroupedRows, StayInThePartitionWhateverCountsSay) {
 TEST(GroupedConfigTest, IllegalOnesSayWhatWouldBeRight) {
   const auto why = [](GroupedConfig config) { return why_illegal(config); };
   EXPECT_NE(why({.columns = 160}).find("128, 192 or 256 columns"), std::string::npos);
-  EXPECT_NE(why({.columns = 192, .rows = 144}).find("up to 128"), std::string::npos);
+  EXPECT_NE(why({.columns = 192, .rows = 176}).find("up to 160"), std::string::npos);
   EXPECT_NE(why({.columns = 128, .ranges = 4}).find("1 or 2 ranges"), std::string::npos);
   EXPECT_NE(why({.columns = 256, .ranges = 2}).find("128 columns"), std::string::npos);
   EXPECT_NE(why({.columns = 128, .rows = 144, .ranges = 2}).find("128 rows"), std::string::npos);
   EXPECT_NE(why({.columns = 128, .rows = 256, .gathers = true}).find("at most 192 rows"),
             std::string::npos);
-  EXPECT_NE(why({.columns = 256, .rows = 144}).find("up to 128"), std::string::npos);
+  EXPECT_NE(why({.columns = 256, .rows = 160}).find("up to 144"), std::string::npos);
   EXPECT_NE(why({.columns = 128, .rows = 40}).find("multiple of 16"), std::string::npos);
   EXPECT_EQ(why({.columns = 128, .rows = 48}), "");
   EXPECT_NE(why({.columns = 128, .rows = 48, .gathers = true}).find("gathers 32 rows at once"),

@@ -161,7 +161,7 @@ TEST(Presets, PermuteRowsWhereExpertsHaveManyAndAreWide) {
     const Operator op = make_operator("moe-ep", sizes, 8);
     return schedule_of(find_preset("library"), op, machine).products[0].permute;
   };
-  EXPECT_EQ(by_library(2048), Permute::load);
+  EXPECT_EQ(by_library(1024), Permute::load);
   EXPECT_EQ(by_library(4096), Permute::pass);
   // Also of few tiles: narrow ones, but by four warps.
   const auto few = [&](int64_t tokens) {
@@ -169,7 +169,7 @@ TEST(Presets, PermuteRowsWhereExpertsHaveManyAndAreWide) {
     const Operator op = make_operator("moe-tp", sizes, 2);
     return schedule_of(find_preset("library"), op, machine).products[0].permute;
   };
-  EXPECT_EQ(few(1024), Permute::load);
+  EXPECT_EQ(few(512), Permute::load);
   EXPECT_EQ(few(8192), Permute::load);
   EXPECT_THAT(permute(8192, 512), testing::Each(Permute::load));
   EXPECT_THAT(permute(1024, 2048), testing::Each(Permute::load));

@@ -21,7 +21,7 @@ namespace stretto::device {
 
 struct GroupedConfig {
   int32 columns = 256;  // of weights in a tile: 128, 192 or 256
-  int32 rows = 128;     // of tokens at most: a multiple of 16, up to 32768 / columns
+  int32 rows = 128;     // of tokens at most: a multiple of 16, up to 256, 160 and 144
   int32 stages = 4;     // K blocks in flight
   int32 ranges = 1;     // of K, by a block of a cluster each: 1 or 2
   // Chunks of a finished tile that a consumer hands over at once, of which twice as many have room
