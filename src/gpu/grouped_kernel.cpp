@@ -107,9 +107,18 @@ std::string why_illegal(const GroupedConfig& config) {
         "not {}",
         config.columns, device::kUnitRows, most, config.rows);
   }
-  if (config.gathers && config.rows > device::kMostGathered) {
-    return fmt::format("a grouped kernel gathers for tiles of at most {} rows, not {}",
-                       device::kMostGathered, config.rows);
+  // Of these a warpgroup more leaves too few registers; and so do warps that store by index.
+  const int most_gathered = config.columns == 128 ? device::kMostGathered : 128;
+  if (config.gathers && config.rows > most_gathered) {
+    return fmt::format(
+        "a grouped kernel gathers for tiles of {} columns by at most {} rows, not {}",
+        config.columns, most_gathered, config.rows);
+  }
+  if (config.columns == 256 && config.rows > 128 && (config.scatters || config.weighs)) {
+    return fmt::format(
+        "a grouped kernel's tiles of 256 columns have at most 128 rows where these are stored by "
+        "index or weighed, not {}",
+        config.rows);
   }
   if (config.gathers && config.rows % 32 != 0) {
     return fmt::format(

@@ -231,6 +231,8 @@ constexpr GroupedConfig kTiles[] = {{.columns = 256, .rows = 128, .stages = 4},
                                     {.columns = 256, .rows = 32, .stages = 5},
                                     {.columns = 192, .rows = 96, .stages = 5},
                                     {.columns = 192, .rows = 128, .stages = 4},
+                                    {.columns = 192, .rows = 160, .stages = 4},
+                                    {.columns = 256, .rows = 144, .stages = 4},
                                     {.columns = 128, .rows = 128, .stages = 6, .ranges = 2},
                                     {.columns = 128, .rows = 64, .stages = 8, .ranges = 2}};
 

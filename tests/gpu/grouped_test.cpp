@@ -20,6 +20,8 @@ using device::GroupedConfig;
 
 constexpr GroupedConfig kTall{.columns = 128, .rows = 256, .stages = 4};
 constexpr GroupedConfig kMiddle{.columns = 128, .rows = 192, .stages = 5};
+constexpr GroupedConfig kTallOfThree{.columns = 192, .rows = 160, .stages = 4};
+constexpr GroupedConfig kTallOfWide{.columns = 256, .rows = 144, .stages = 4};
 constexpr GroupedConfig kWide{.columns = 256, .rows = 128, .stages = 4};
 constexpr GroupedConfig kOfShortK{.columns = 192, .rows = 128, .stages = 4, .together = 2};
 constexpr GroupedConfig kTallOfShortK{.columns = 128, .rows = 192, .stages = 4, .together = 3};
@@ -150,6 +152,10 @@ TEST(GroupedConfigTest, IllegalOnesSayWhatWouldBeRight) {
   EXPECT_NE(why({.columns = 256, .ranges = 2}).find("128 columns"), std::string::npos);
   EXPECT_NE(why({.columns = 128, .rows = 144, .ranges = 2}).find("128 rows"), std::string::npos);
   EXPECT_NE(why({.columns = 128, .rows = 256, .gathers = true}).find("at most 192 rows"),
+            std::string::npos);
+  EXPECT_NE(why({.columns = 192, .rows = 160, .gathers = true}).find("at most 128 rows"),
+            std::string::npos);
+  EXPECT_NE(why({.columns = 256, .rows = 144, .scatters = true}).find("at most 128 rows"),
             std::string::npos);
   EXPECT_NE(why({.columns = 256, .rows = 160}).find("up to 144"), std::string::npos);
   EXPECT_NE(why({.columns = 128, .rows = 40}).find("multiple of 16"), std::string::npos);
@@ -313,10 +319,14 @@ class GroupedCompile : public NeedsCompiler, public testing::WithParamInterface<
 // Quick is left out: code for each number of units takes the tallest tile two to five seconds.
 TEST_P(GroupedCompile, DoesNotSpill) {
   GroupedConfig up = GetParam(), down = GetParam();
-  up.gathers = up.rows <= device::kMostGathered;
+  const auto if_legal = [](GroupedConfig& config, bool GroupedConfig::*has) {
+    config.*has = true;
+    config.*has = why_illegal(config).empty();
+  };
+  if_legal(up, &GroupedConfig::gathers);
   up.bf16 = false;
   up.follower = Follower::swiglu;
-  down.scatters = true;
+  if_legal(down, &GroupedConfig::scatters);
   const Compiler compiler{JitCache("")};
   for (const GroupedConfig& config : {up, down}) {
     const CompiledKernel kernel = compiler.compile(grouped_source(config), "sm_90a");
@@ -341,16 +351,16 @@ TEST_F(GroupedBothCompile, OfRowsByIndexOnBothSidesDoNotSpill) {
 }
 
 // Of each sort the highest; the middle ones are less than the wide one in everything.
-INSTANTIATE_TEST_SUITE_P(Tiles, GroupedCompile,
-                         testing::ValuesIn(is_thorough()
-                                               ? std::vector{kWide, kTall, kOfThree, kOfRanges,
-                                                             kMiddle, kOfShortK, kTallOfShortK}
-                                               : std::vector{kWide, kTall, kOfThree, kOfRanges,
-                                                             kOfShortK, kTallOfShortK}),
-                         [](const auto& tile) {
-                           return fmt::format("{}x{}x{}", tile.param.columns, tile.param.rows,
-                                              tile.param.together);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Tiles, GroupedCompile,
+    testing::ValuesIn(is_thorough()
+                          ? std::vector{kWide, kTall, kOfThree, kOfRanges, kMiddle, kOfShortK,
+                                        kTallOfShortK, kTallOfThree, kTallOfWide}
+                          : std::vector{kWide, kTall, kOfRanges, kOfShortK, kTallOfShortK,
+                                        kTallOfThree, kTallOfWide}),
+    [](const auto& tile) {
+      return fmt::format("{}x{}x{}", tile.param.columns, tile.param.rows, tile.param.together);
+    });
 
 }  // namespace
 }  // namespace stretto::cuda
