@@ -56,14 +56,15 @@ class ChosenRows {
   }
 
   void note_writes(const Instr& of) {
-    const auto writes = plan_.writes(of);
     if (const TaskKind* const kind = of.kind(); kind != nullptr && kind->leaves != RowsLeft::all) {
-      for (const Region& to : writes) {
+      for (const Region& to : plan_.writes(of)) {
         rows_[to.buffer] = kind->leaves == RowsLeft::terms ? Rows::terms : Rows::dispatched;
       }
     } else if (of.op == Opcode::collective) {
       const CollectiveForm& form = form_of(of.collective);
-      if (form.goes_by_ids() && !form.adds) rows_[writes[0].buffer] = Rows::dispatched;
+      if (form.goes_by_ids() && !form.adds) {
+        rows_[dispatched(plan_, of).rows->buffer] = Rows::dispatched;
+      }
     }
   }
 

@@ -103,7 +103,7 @@ void Collectives::send_chosen(const std::vector<Part>& parts) {
   const int64_t choices = of.tokens * of.top_k, all = of.by_choice ? choices : of.tokens;
   for (int rank = 0; rank < ranks; ++rank) {
     const Part& part = parts[static_cast<size_t>(rank)];
-    const auto writes = plan_.writes(instr(part.where));
+    const Dispatched to = dispatched(plan_, instr(part.where));
     Payload rows = Payload::make(all, of.cols, num_bytes(dtype));
     tasks::fill_poison(dtype, rows.bytes.get(), static_cast<size_t>(all * of.cols));
     for (int64_t i = 0; i < all; ++i) {
@@ -112,28 +112,30 @@ void Collectives::send_chosen(const std::vector<Part>& parts) {
       std::memcpy(rows.bytes.get() + static_cast<size_t>(i) * row_bytes,
                   x.row(of.by_choice ? i / of.top_k : i), row_bytes);
     }
-    in_flight_.write(part.where, writes[0], rows, 0);
+    in_flight_.write(part.where, *to.rows, rows, 0);
     if (counts_bad) tasks_.bad_ids().add(part.where.run, rank, true, chosen.bad());
-    if (!of.by_choice) {
+    if (to.ids) {
       Payload ids = Payload::make(of.tokens, of.top_k, sizeof(int32_t));
       std::memcpy(ids.bytes.get(), chosen.ids().data(), chosen.ids().size() * sizeof(int32_t));
-      in_flight_.write(part.where, writes[1], ids, 0);
+      in_flight_.write(part.where, *to.ids, ids, 0);
+    }
+    if (to.weights) {
       const Rows weights = rows_of(plan_, parts, 2, of.tokens);
       Payload all_weights = Payload::make(of.tokens, of.top_k, sizeof(float));
       for (int64_t token = 0; token < of.tokens; ++token) {
         std::memcpy(all_weights.bytes.get() + token * of.top_k * int64_t{sizeof(float)},
                     weights.row(token), static_cast<size_t>(of.top_k) * sizeof(float));
       }
-      in_flight_.write(part.where, writes[2], all_weights, 0);
+      in_flight_.write(part.where, *to.weights, all_weights, 0);
     }
-    if (writes.size() % 2 == 0 && !writes.back().empty()) {
-      Payload counts = Payload::make(writes.back().rows(), 1, sizeof(int32_t));
+    if (to.counts && !to.counts->empty()) {
+      Payload counts = Payload::make(to.counts->rows(), 1, sizeof(int32_t));
       auto* const of_expert = reinterpret_cast<int32_t*>(counts.bytes.get());
-      std::memset(of_expert, 0, static_cast<size_t>(writes.back().rows()) * sizeof(int32_t));
+      std::memset(of_expert, 0, static_cast<size_t>(to.counts->rows()) * sizeof(int32_t));
       for (int64_t i = 0; i < choices; ++i) {
         if (chosen.is_on(rank, i)) ++of_expert[chosen.number_on(rank, i)];
       }
-      in_flight_.write(part.where, writes.back(), counts, 0);
+      in_flight_.write(part.where, *to.counts, counts, 0);
     }
   }
 }

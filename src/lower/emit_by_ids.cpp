@@ -1,11 +1,11 @@
 // Rows that collectives move by ids: to the ranks of the experts that they choose, and back as
 // weighted sums.
+#include <algorithm>
 #include <optional>
 
 #include "lower/emit_patterns.h"
 #include "lower/emit_rows.h"
 #include "lower/routed_emission.h"
-#include "stretto/error.h"
 
 namespace stretto {
 namespace {
@@ -32,25 +32,42 @@ Region all_of(const RoutedEmission& of, uint16_t buffer, int rank) {
   return region_of({0, whole.rows_on(rank), 0, whole.cols}, buffer, rank);
 }
 
-void emit_dispatch(RoutedEmission& of, const GatheredRows* weights) {
-  const RoutedLowering& product = of.product;
+void emit_dispatch(RoutedEmission& of, int rank) {
   const CollectiveKind kind =
-      product.has_shares_of_experts() ? CollectiveKind::dispatch : CollectiveKind::dispatch_all;
+      of.product.has_shares_of_experts() ? CollectiveKind::dispatch : CollectiveKind::dispatch_all;
+  of.emit.collective(rank, kind, of.collectives, 0, of.blocks.all_experts);
+}
+
+void dispatch_by_choice(RoutedEmission& of) {
+  const RoutedLowering& product = of.product;
   const std::optional<uint16_t> counts = buffer_of_counts(of);
   for (int rank = 0; rank < of.ranks; ++rank) {
     of.emit.read(of.own_rows(product.x, rank));
-    // Who has all ids knows what comes.
-    of.emit.read(weights ? of.own_rows(product.ids, rank) : all_of(of, product.ids.own, rank));
+    of.emit.read(all_of(of, product.ids.own, rank));  // who has all ids knows what comes
+    of.emit.write(all_of(of, product.out, rank));
+    if (counts) of.emit.write(all_of(of, *counts, rank));
+    emit_dispatch(of, rank);
+  }
+  ++of.collectives;
+}
+
+// `weights`: null where nobody adds up what experts make; then IDS stand ahead of rows. `counts`:
+// where no partition counts choices.
+void dispatch_by_token(RoutedEmission& of, const GatheredRows* weights,
+                       std::optional<uint16_t> counts) {
+  const RoutedLowering& product = of.product;
+  for (int rank = 0; rank < of.ranks; ++rank) {
+    of.emit.read(of.own_rows(product.x, rank));
+    of.emit.read(of.own_rows(product.ids, rank));
+    if (weights) of.emit.read(of.own_rows(*weights, rank));
+    if (!weights) of.emit.write(all_of(of, product.ids.all, rank));
+    of.emit.write(all_of(of, product.x.all, rank));
     if (weights) {
-      of.emit.read(of.own_rows(*weights, rank));
-      for (const GatheredRows* rows : {&product.x, &product.ids, weights}) {
-        of.emit.write(all_of(of, rows->all, rank));
-      }
-    } else {
-      of.emit.write(all_of(of, product.out, rank));
+      of.emit.write(all_of(of, product.ids.all, rank));
+      of.emit.write(all_of(of, weights->all, rank));
     }
     if (counts) of.emit.write(all_of(of, *counts, rank));
-    of.emit.collective(rank, kind, of.collectives, 0, of.blocks.all_experts);
+    emit_dispatch(of, rank);
   }
   ++of.collectives;
 }
@@ -85,18 +102,16 @@ std::vector<RoutedLowering*> of_same_blocks(RoutedEmission& of) {
 
 void emit_by_ids(Lowering& state, RoutedLowering& product) {
   RoutedEmission of(state, product);
-  const GatheredRows* const weights = product.has_sums() ? &product.weights : nullptr;
-  if (weights == nullptr || product.x.is_gathered) emit_dispatch(of, weights);
-  if (weights != nullptr) emit_combine(of, product.ids.all, product.x.all, std::nullopt);
+  if (!product.has_sums()) return dispatch_by_choice(of);
+  if (product.x.is_gathered) dispatch_by_token(of, &product.weights, buffer_of_counts(of));
+  emit_combine(of, product.ids.all, product.x.all, std::nullopt);
 }
 
 void dispatch_by_ids(RoutedEmission& of) {
-  for (RoutedLowering* const one : of_same_blocks(of)) {
-    if (!one->has_sums()) continue;
-    emit_dispatch(of, &one->weights);
-    return;
-  }
-  STRETTO_ASSERT(false, "some product adds up what experts make");
+  const std::vector<RoutedLowering*> products = of_same_blocks(of);
+  const auto sums = std::find_if(products.begin(), products.end(),
+                                 [](const RoutedLowering* one) { return one->has_sums(); });
+  dispatch_by_token(of, sums == products.end() ? nullptr : &(*sums)->weights, std::nullopt);
 }
 
 void combine_by_ids(RoutedEmission& of) {

@@ -54,7 +54,7 @@ int32_t ChosenOperands::experts_on(int rank, int ranks) const {
 }
 
 ChosenOperands chosen_operands(const Plan& plan, const Instr& instr) {
-  const auto reads = plan.reads(instr), writes = plan.writes(instr);
+  const auto reads = plan.reads(instr);
   ChosenOperands of;
   of.of_all_experts = form_of(instr.collective).of_all_experts;
   of.experts = instr.count(0);
@@ -66,11 +66,20 @@ ChosenOperands chosen_operands(const Plan& plan, const Instr& instr) {
     of.cols = reads[2].cols();
     of.by_choice = !of.round_trip && reads.size() == 3 && reads[2].rows() == of.tokens * of.top_k;
   } else {
-    of.by_choice = reads.size() == 2;
-    of.tokens = of.by_choice ? writes[0].rows() / std::max<int64_t>(1, of.top_k) : writes[0].rows();
+    const Dispatched to = dispatched(plan, instr);
+    of.by_choice = to.ids == nullptr;
+    of.tokens = of.by_choice ? to.rows->rows() / std::max<int64_t>(1, of.top_k) : to.rows->rows();
     of.cols = reads[0].cols();
   }
   return of;
+}
+
+Dispatched dispatched(const Plan& plan, const Instr& instr) {
+  const auto writes = plan.writes(instr);
+  const auto at = [&](size_t i) { return i < writes.size() ? &writes[i] : nullptr; };
+  if (instr.num_reads > 2) return {at(0), at(1), at(2), at(3)};
+  if (writes.size() > 1 && is_index(plan.buffers[writes[0].buffer].dtype)) return {at(1), at(0)};
+  return {.rows = at(0), .counts = at(1)};
 }
 
 bool counts_bad_ids(const Plan& plan, const Instr& instr) {
@@ -86,7 +95,9 @@ bool counts_bad_ids(const Plan& plan, const Instr& instr) {
       if (one.id == instr.id) return is_first;
       seen.push_back(ids);
       // Ids that came with tokens are those of all ranks.
-      if (plan.writes(one).size() > 1) seen.push_back(plan.writes(one)[1]);
+      const bool adds = form_of(one.collective).adds;
+      if (const Region* const all = adds ? nullptr : dispatched(plan, one).ids)
+        seen.push_back(*all);
     }
   }
   return false;
@@ -105,10 +116,10 @@ std::string fault_in_chosen(const Plan& plan, const Lane& lane, const Instr& ins
   const auto reads = plan.reads(instr), writes = plan.writes(instr);
   const bool sums = form_of(instr.collective).adds;
   const size_t least = sums ? 3 : 2, most = least + 1;
-  const bool by_token = !sums && reads.size() == 3;
-  const bool counts_fit = sums       ? writes.size() == 1
-                          : by_token ? writes.size() == 3 || writes.size() == 4
-                                     : writes.size() == 1 || writes.size() == 2;
+  const bool has_weights = !sums && reads.size() == 3;
+  const bool counts_fit = sums          ? writes.size() == 1
+                          : has_weights ? writes.size() == 3 || writes.size() == 4
+                                        : writes.size() == 1 || writes.size() == 2;
   if (reads.size() < least || reads.size() > most || !counts_fit || instr.count(0) < 1) {
     return fmt::format("expected {} to read and write {}, found {} and {} regions",
                        to_string(instr.collective), form_of(instr.collective).operands,
@@ -119,6 +130,10 @@ std::string fault_in_chosen(const Plan& plan, const Lane& lane, const Instr& ins
                        to_string(instr.collective));
   }
   if (instr.team > 0) return fmt::format("expected no teams, found team={}", instr.team);
+  if (!sums && !has_weights && writes.size() == 2 && writes[1].cols() > 1 &&
+      is_index(plan.buffers[writes[1].buffer].dtype)) {
+    return "expected IDS ahead of rows where no WEIGHTS come along, found them behind";
+  }
   const ChosenOperands of = chosen_operands(plan, instr);
   for (const auto& [name, number] : {std::pair("experts", of.experts), {"choices", of.top_k}}) {
     if (number <= kMostNumbered) continue;
@@ -140,17 +155,16 @@ std::string fault_in_chosen(const Plan& plan, const Lane& lane, const Instr& ins
     if (reads.size() == 4) all.push_back({"ROWS", &reads[3], choices, 1, kIds});
     all.push_back({"own sums", &writes[0], own, of.cols});
   } else {
+    const Dispatched to = dispatched(plan, instr);
     all.push_back({"own rows", &reads[0], own, of.cols});
-    const bool all_ids = !by_token && reads[1].rows() == of.tokens;
+    const bool all_ids = of.by_choice && reads[1].rows() == of.tokens;
     all.push_back({"IDS", &reads[1], all_ids ? of.tokens : own, of.top_k, kIds, true});
-    if (by_token) all.push_back({"own WEIGHTS", &reads[2], own, of.top_k, DType::fp32});
-    all.push_back({"rows", &writes[0], by_token ? of.tokens : choices, of.cols});
-    if (by_token) {
-      all.push_back({"IDS", &writes[1], of.tokens, of.top_k, kIds});
-      all.push_back({"WEIGHTS", &writes[2], of.tokens, of.top_k, DType::fp32});
-    }
-    if (writes.size() % 2 == 0) {
-      all.push_back({"COUNTS", &writes.back(), of.experts_on(lane.rank, plan.ranks()), 1, kIds});
+    if (has_weights) all.push_back({"own WEIGHTS", &reads[2], own, of.top_k, DType::fp32});
+    all.push_back({"rows", to.rows, of.by_choice ? choices : of.tokens, of.cols});
+    if (to.ids) all.push_back({"IDS", to.ids, of.tokens, of.top_k, kIds});
+    if (to.weights) all.push_back({"WEIGHTS", to.weights, of.tokens, of.top_k, DType::fp32});
+    if (to.counts) {
+      all.push_back({"COUNTS", to.counts, of.experts_on(lane.rank, plan.ranks()), 1, kIds});
     }
   }
   if (is_index(dtype)) return fmt::format("expected rows of numbers, found {}", to_string(dtype));

@@ -21,6 +21,17 @@ struct ChosenOperands {
 };
 ChosenOperands chosen_operands(const Plan& plan, const Instr& instr);
 
+// What a dispatch writes; null: not that. Rows by choice have COUNTS or nothing beside them. Rows
+// by token have all IDS, and WEIGHTS behind them where these came along; where none did, IDS stand
+// ahead of rows, so that nobody takes them for COUNTS.
+struct Dispatched {
+  const Region* rows = nullptr;
+  const Region* ids = nullptr;
+  const Region* weights = nullptr;
+  const Region* counts = nullptr;
+};
+Dispatched dispatched(const Plan& plan, const Instr& instr);
+
 // Whether it counts ids that are no expert's: the first that sees them, of all or of a part of the
 // rows, where no partition does.
 bool counts_bad_ids(const Plan& plan, const Instr& instr);

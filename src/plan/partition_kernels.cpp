@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/chosen_operands.h"
 #include "stretto/device/partition_by_blocks.h"
 
 namespace stretto {
@@ -35,9 +36,9 @@ bool comes_with_partition(const Plan& plan, const Instr& collective, const Instr
   if (collective.op != Opcode::collective) return false;
   const CollectiveForm& form = form_of(collective.collective);
   if (!form.goes_by_ids() || form.adds) return false;
-  const std::span<const Region> brought = plan.writes(collective);
-  if (brought.size() < 3 || brought[1] != plan.reads(route)[0]) return false;  // by choice: no ids
-  const int64_t choices = brought[1].elements();
+  const Region* const ids = dispatched(plan, collective).ids;
+  if (ids == nullptr || *ids != plan.reads(route)[0]) return false;
+  const int64_t choices = ids->elements();
   if (collective.count(0) != route.count(0) || choices < 1 || choices > INT32_MAX) return false;
   return device::joined_partition_fits(static_cast<int32_t>(choices),
                                        plan.writes(route)[3].rows() - 1);

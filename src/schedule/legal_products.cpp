@@ -95,13 +95,19 @@ std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorS
                            : "";
   }
   if (of.only_moves() && one.router_weights < 0) return {};
+  // Weights come along for who adds up what these experts make, if somebody does.
   const auto sums = std::find_if(products.begin(), products.end(), [&](const auto* other) {
-    return other->product->is_routed() && other->ids == one.ids && other->router_weights >= 0;
+    return other->product->is_routed() && other->product->only_moves() == of.only_moves() &&
+           other->ids == one.ids && other->router_weights >= 0;
   });
-  if (sums == products.end()) return refuse("experts whose rows nobody adds up", "a sum of them");
-  if (std::string why = rounded_weights(**sums); !why.empty()) return why;
-  if (const Segment& adds = *(*sums)->product; adds.ranks > 1 && adds.kind.out == Edge::none) {
-    return refuse("sums that each rank makes in its own columns", "an output that is held by rows");
+  const bool has_sums = sums != products.end();
+  if (has_sums) {
+    if (std::string why = rounded_weights(**sums); !why.empty()) return why;
+    const Segment& adds = *(*sums)->product;
+    if (adds.ranks > 1 && adds.kind.out == Edge::none) {
+      return refuse("sums that each rank makes in its own columns",
+                    "an output that is held by rows");
+    }
   }
   const auto has_rows_in_order = [&](const OperatorSegment& product) {
     const int maker = op.tensor(product.input).stage;
@@ -127,11 +133,12 @@ std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorS
   if (!has_rows_in_order(one) && brings != is_own(one.ids)) {
     return brings
                ? refuse("ids that each rank has all of, beside its own tokens", "both held by rows")
-               : refuse("ids of own tokens, beside all tokens",
-                        "ids and weights that are held whole");
+               : refuse(
+                     "ids of own tokens, beside all tokens",
+                     has_sums ? "ids and weights that are held whole" : "ids that are held whole");
   }
   // Own weights go with sums where nothing else is brought.
-  if (is_own(one.ids) && !is_own((*sums)->router_weights)) {
+  if (has_sums && is_own(one.ids) && !is_own((*sums)->router_weights)) {
     return refuse("ids of own tokens and weights of all", "both held by rows, or both whole");
   }
   return {};

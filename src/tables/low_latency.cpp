@@ -95,7 +95,8 @@ LowLatencyCall chosen_sizes(const Plan& plan, const Instr& instr) {
   const auto last = plan.reads(collective_of(plan, plan.ranks() - 1, instr.id));
   const bool by_token = !sums && !of.by_choice;  // takes notes, even those of a rank alone
   call.chosen.notes_ids = of.round_trip || by_token || (!sums && last[1].rows() < of.tokens);
-  call.chosen.notes_weights = of.round_trip || by_token || (sums && last[0].rows() < of.tokens);
+  call.chosen.notes_weights =
+      of.round_trip || (by_token && last.size() == 3) || (sums && last[0].rows() < of.tokens);
   return call;
 }
 
@@ -254,26 +255,27 @@ namespace {
 LowLatencyCall chosen_call(const Plan& plan, const Instr& instr, const BufferPlaces& places,
                            int set) {
   LowLatencyCall call = chosen_sizes(plan, instr);
-  const auto place = [&](std::span<const Region> regions, size_t i) -> DevicePtr {
-    if (i >= regions.size() || regions[i].empty()) return 0;
-    const Region& region = regions[i];
-    return address_of(plan, places, {region.buffer, region.rank, region.row0, region.row1}, set);
+  const auto place = [&](const Region* region) -> DevicePtr {
+    if (region == nullptr || region->empty()) return 0;
+    return address_of(plan, places, {region->buffer, region->rank, region->row0, region->row1},
+                      set);
   };
-  const auto reads = plan.reads(instr), writes = plan.writes(instr);
+  const auto reads = plan.reads(instr);
+  const auto read = [&](size_t i) { return place(i < reads.size() ? &reads[i] : nullptr); };
   const bool sums = form_of(instr.collective).adds;
   call.chosen.counts_bad_ids = counts_bad_ids(plan, instr);
-  call.chosen.ids = place(reads, 1);
-  call.chosen.weights = place(reads, sums ? 0 : 2);
-  call.from = place(reads, sums ? 2 : 0);
-  call.to = place(writes, 0);
+  call.chosen.ids = read(1);
+  call.chosen.weights = read(sums ? 0 : 2);
+  call.from = read(sums ? 2 : 0);
   if (sums) {
-    call.chosen.row_of_choice = place(reads, 3);
+    call.to = place(&plan.writes(instr)[0]);
+    call.chosen.row_of_choice = read(3);
   } else {
-    if (writes.size() % 2 == 0) call.chosen.counts = place(writes, writes.size() - 1);
-    if (writes.size() > 2) {
-      call.chosen.all_ids = place(writes, 1);
-      call.chosen.all_weights = place(writes, 2);
-    }
+    const Dispatched to = dispatched(plan, instr);
+    call.to = place(to.rows);
+    call.chosen.all_ids = place(to.ids);
+    call.chosen.all_weights = place(to.weights);
+    call.chosen.counts = place(to.counts);
   }
   return call;
 }

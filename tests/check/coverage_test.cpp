@@ -165,13 +165,18 @@ TEST(Coverage, RowsThatATaskTakesWithoutIdsAreThereWithoutThem) {
       "  collective dispatch 0 experts=4 r[0:4,0:16] ids[OWN,0:1] weights[0:4,0:1] -> "
       "x[0:8,0:16] xi[0:8,0:1] xw[0:8,0:1]\n";
   expect_clean(report_of(gathered + own, of_own + of_sent));
+  const std::string of_ids =
+      "  collective dispatch_all 0 experts=4 r[0:4,0:16] ids[OWN,0:1] -> xi[0:8,0:1] "
+      "x[0:8,0:16]\n";
   const std::string of_all = "  collective all_reduce 1 x[OWN,0:16] -> y[0:4,0:16]\n";
-  report = report_of(gathered + own, of_own + of_all);
-  ASSERT_EQ(report.diagnostics.size(), 2u) << all_messages(report);
-  EXPECT_THAT(report.diagnostics[0].message,
-              HasSubstr("(all_reduce 1) reads all of x@0[0:4,0:16], but nobody writes rows of "
-                        "tokens that choose no expert of the rank"));
-  EXPECT_THAT(report.diagnostics[0].hint, HasSubstr("by ids or tables of choices"));
+  for (const std::string& sends : {of_own, of_ids}) {
+    report = report_of(gathered + own, sends + of_all);
+    ASSERT_EQ(report.diagnostics.size(), 2u) << all_messages(report);
+    EXPECT_THAT(report.diagnostics[0].message,
+                HasSubstr("(all_reduce 1) reads all of x@0[0:4,0:16], but nobody writes rows of "
+                          "tokens that choose no expert of the rank"));
+    EXPECT_THAT(report.diagnostics[0].hint, HasSubstr("by ids or tables of choices"));
+  }
 }
 
 TEST(Coverage, TermsOfSomeTokensAreAddedByTheirIds) {

@@ -57,5 +57,18 @@ TEST(BadIds, OfExpertsAreOnceOfEachToken) {
   }
 }
 
+// Partitions count what ids bring, also where these come alone.
+TEST(BadIds, ThatCameWithRowsAreCountedByPartitions) {
+  for (const int ranks : {2, 3, 8}) {
+    for (const char* name : {"moe-tp-up", "moe-tp", "moe-ep"}) {
+      const Operator op = make_operator(
+          name, {{"t", 22}, {"h", 16}, {"f", 16 * ranks}, {"experts", 8}, {"k", 2}}, ranks);
+      SCOPED_TRACE(to_string(op));
+      EXPECT_EQ(counted(op, "low-latency", with_bad(op, 22, 2, 8)), 3);
+      EXPECT_EQ(counted(op, "low-latency", {RoutingKind::uniform, {}}), 0);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stretto

@@ -33,6 +33,19 @@ TEST(JoinedPartitions, AreMadeByTheKernelThatBringsTheirIds) {
   }
 }
 
+// Nothing stands behind products whose rows nobody adds up.
+TEST(JoinedPartitions, AreMadeWhereNoWeightsComeAlong) {
+  for (const int ranks : {2, 8}) {
+    const Plan plan = plan_of(
+        "moe-tp-up t=40 h=80 f=192 experts=16 k=1 dtype=bf16 ranks=" + std::to_string(ranks),
+        "low-latency");
+    for (const RankProgram& program : programs_of(plan)) {
+      EXPECT_EQ(text(plan, program), "0:collective 0:route 0:gemm 0");
+      EXPECT_EQ(joined_partitions(plan, program).size(), 1u);
+    }
+  }
+}
+
 // A cluster makes what one block has no room for.
 TEST(JoinedPartitions, FitABlock) {
   const Plan plan =

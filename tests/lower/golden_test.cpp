@@ -117,6 +117,8 @@ constexpr Golden kGoldens[] = {
     {"embedding-a2a.split", kUnevenTables, "split=2/sequential,tile=8x16"},
     {"moe-tp-up.split", "moe-tp-up t=11 h=16 f=16 experts=3 k=2 ranks=2 dtype=bf16",
      "split=2/tiles,tile=8x16,comm-sms=1"},
+    {"moe-tp-up.low-latency", "moe-tp-up t=11 h=16 f=16 experts=3 k=2 ranks=2 dtype=bf16",
+     "low-latency,tile=8x16,gemm=tiles"},
     {"by-kernel.sequential", "by-kernel m=40 n=40 k=16 ranks=2 dtype=bf16",
      "sequential,tile=16x16,kernel=ring_sum", kByKernel},
 };

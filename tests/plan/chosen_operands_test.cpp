@@ -56,6 +56,24 @@ lane 1 nccl 0
 end
 )";
 
+// Ids and no weights, whose place is ahead of rows.
+constexpr const char* kIdsAndRows = R"(stretto-plan 2
+operator moe-tp-up t=3 h=8 f=16 experts=3 k=2 ranks=2 dtype=bf16
+collectives low-latency
+sms 132
+buffer x bf16 2x8 input sharded=3
+buffer ids i32 2x2 input sharded=3
+buffer all bf16 3x8 local
+buffer all_ids i32 3x2 local
+
+lane 0 nccl 0
+  collective dispatch_all 0 experts=3 x[0:2,0:8] ids[0:2,0:2] -> all_ids[0:3,0:2] all[0:3,0:8]
+
+lane 1 nccl 0
+  collective dispatch_all 0 experts=3 x[0:1,0:8] ids[0:1,0:2] -> all_ids[0:3,0:2] all[0:3,0:8]
+end
+)";
+
 std::string edited(const std::string& plan, const std::string& from, const std::string& to) {
   std::string text = plan;
   const size_t at = text.find(from);
@@ -74,7 +92,8 @@ std::string refusal(const std::string& from, const std::string& to,
 }
 
 TEST(ChosenOperands, AreTextAndBack) {
-  for (const char* plan : {kPlan, kRoundTrip}) EXPECT_EQ(print(parse_plan(plan)), plan);
+  for (const char* plan : {kPlan, kRoundTrip, kIdsAndRows})
+    EXPECT_EQ(print(parse_plan(plan)), plan);
 }
 
 TEST(ChosenOperands, AreRefusedWhereTheyDoNotFit) {
@@ -115,6 +134,23 @@ TEST(ChosenOperands, OfARoundTripAreOwnOnes) {
               HasSubstr("expected WEIGHTS of 2x2"));
   EXPECT_THAT(refusal("-> y[0:2,0:8]", "-> y[0:1,0:8]", kRoundTrip),
               HasSubstr("expected own sums of 2x8"));
+}
+
+// Of one choice a token COUNTS may have the shape of IDS, so these stand first.
+TEST(ChosenOperands, WithoutWeightsAreIdsAheadOfRows) {
+  const auto refused = [](const std::string& from, const std::string& to) {
+    return refusal(from, to, kIdsAndRows);
+  };
+  EXPECT_THAT(
+      refused("-> all_ids[0:3,0:2] all[0:3,0:8]", "-> all[0:3,0:8] all_ids[0:3,0:2]"),
+      HasSubstr("expected IDS ahead of rows where no WEIGHTS come along, found them behind"));
+  EXPECT_THAT(refused("x[0:2,0:8]", "x[0:1,0:8]"), HasSubstr("expected own rows of 2x8 bf16"));
+  EXPECT_THAT(refused("ids[0:2,0:2]", "ids[0:1,0:2]"), HasSubstr("expected IDS of 2x2 i32"));
+  EXPECT_THAT(refused("all[0:3,0:8]", "all[0:3,0:7]"), HasSubstr("expected rows of 3x8 bf16"));
+  EXPECT_THAT(refused("all_ids[0:3,0:2]", "all_ids[0:2,0:2]"),
+              HasSubstr("expected IDS of 3x2 i32"));
+  EXPECT_THAT(refused("all[0:3,0:8]\n", "all[0:3,0:8] all_ids[0:3,0:1]\n"),
+              HasSubstr("found 2 and 3 regions"));
 }
 
 }  // namespace

@@ -119,6 +119,34 @@ TEST(LowLatency, MovesRowsByTheirIds) {
               HasSubstr("round_trip_rows<Bf16x8, GpuBlock, 1>"));
 }
 
+// Notes are ids alone where nobody weighs what experts make: three choices are a vector, as one is.
+TEST(LowLatency, NotesIdsAloneWhereNoWeightsComeAlong) {
+  for (const int64_t k : {1, 3, 5}) {
+    const Operator op = make_operator(
+        "moe-tp-up-i64", {{"t", 10}, {"h", 64}, {"f", 192}, {"experts", 10}, {"k", k}}, 3);
+    const Machine machine = default_machine(3);
+    const Plan plan = lower(op, parse_schedules("low-latency", op, machine), machine);
+    EXPECT_EQ(why_no_low_latency(plan), "");
+    const BufferPlaces places = places_of(plan);
+    for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
+      if (plan.lanes[lane].kind != LaneKind::nccl) continue;
+      const Instr& sent = plan.lanes[lane].instrs[0];
+      const LowLatencyCall call = low_latency_call(plan, lane, 0, places, 0);
+      EXPECT_TRUE(call.chosen.notes_ids && call.chosen.has_wide_ids);
+      EXPECT_FALSE(call.chosen.notes_weights || call.chosen.by_choice || call.chosen.round_trip);
+      EXPECT_TRUE(call.chosen.of_all_experts);
+      EXPECT_EQ(call.chosen.weights, 0u);
+      EXPECT_EQ(call.chosen.all_weights, 0u);
+      EXPECT_EQ(call.chosen.counts, 0u);
+      const std::span<const Region> to = plan.writes(sent);
+      EXPECT_EQ(call.chosen.all_ids, address_of(places, to[0].rank, to[0].buffer, 0));
+      EXPECT_EQ(call.to, address_of(places, to[1].rank, to[1].buffer, 0));
+      const size_t notes = k > 4 ? 2 : 1;
+      EXPECT_EQ(low_latency_shape(call, 3, 132).slot_vectors, 3u * 4 * (2 * 8 + 3 * notes));
+    }
+  }
+}
+
 // Few rows by pieces, many by blocks that look up what their tokens have, as many terms at once as
 // a token has on a rank.
 TEST(LowLatency, SumsManyRowsByAKernelOfTheirOwn) {

@@ -75,6 +75,8 @@ constexpr Golden kGoldens[] = {
      "low-latency,tile=16x32"},
     {"moe-tp.low-latency", "moe-tp t=20 h=72 f=144 experts=3 k=2 ranks=2 dtype=bf16",
      "low-latency,tile=16x32"},
+    {"moe-tp-up.low-latency", "moe-tp-up t=20 h=72 f=144 experts=3 k=2 ranks=2 dtype=bf16",
+     "low-latency,tile=16x32"},
     {"dispatch-combine.low-latency", "dispatch-combine t=20 h=72 experts=3 k=2 ranks=2 dtype=bf16",
      "low-latency,tile=16x32"},
     {"embedding-a2a.slices",
