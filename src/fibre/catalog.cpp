@@ -143,6 +143,12 @@ void add_kernels(std::vector<CatalogEntry>& all) {
                  counts,
                  {},
                  routed_rows_calls});
+  all.push_back({"routed_rows_of_ids",
+                 "the same, of parts of experts, whose rows nobody weighs: nothing comes back",
+                 EntryKind::kKernel,
+                 counts,
+                 {},
+                 routed_rows_of_ids});
   add("push_gather", "all-gather mover: each tile loaded once, stored to all ranks",
       push_gather_calls);
   add("slot_reduce", "reduction mover: follows the producers tile by tile",

@@ -27,7 +27,15 @@ TEST(ChosenRows, GoAndComeBack) {
           ChosenCase{true, 8, 7, false, false, true, 9},
           ChosenCase{.by_choice = false, .top_k = 5, .tokens = 7, .early = true},
           ChosenCase{.by_choice = false, .top_k = 11, .of_all_experts = true, .early = true},
-          ChosenCase{.by_choice = false, .tokens = 13, .early = true}}) {
+          ChosenCase{.by_choice = false, .tokens = 13, .early = true},
+          ChosenCase{.by_choice = false, .comes_back = false},
+          ChosenCase{.by_choice = false, .top_k = 5, .of_all_experts = true, .comes_back = false},
+          ChosenCase{.by_choice = false,
+          .top_k = 8,
+          .tokens = 2,
+          .of_all_experts = true,
+          .comes_back = false},
+          ChosenCase{.by_choice = false, .top_k = 1, .tokens = 1, .comes_back = false}}) {
       SCOPED_TRACE(fmt::format("{} ranks, {} tokens, k {}", shape.ranks, its.tokens, its.top_k));
       Shape with_room = shape;
       if (its.many) with_room.shared_bytes = NamedTerms::kBytes;
@@ -47,6 +55,7 @@ TEST(ChosenRows, ComeWithTheirPartition) {
     SCOPED_TRACE(fmt::format("{} ranks, {} threads", shape.ranks, shape.threads));
     expect_clean(shape, routed_rows_calls, shape.ranks <= 3 ? 12 : 4);
     expect_clean(shape, routed_rows_of_all, shape.ranks <= 3 ? 12 : 4);
+    expect_clean(shape, routed_rows_of_ids, shape.ranks <= 3 ? 12 : 4);
   }
 }
 

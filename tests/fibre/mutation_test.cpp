@@ -159,6 +159,10 @@ const std::vector<SlotTooFew> kSlotsTooFew = {
     {"dispatch", {"parts", 2, 3 * 4}},
     {"dispatch_fp8", {"scale_slots"}},
     {"combine", {"sum_slots"}},
+    // Rows of two calls, then notes of three: nothing comes back that would do for one of them.
+    {"routed_rows_of_ids", {"slots", 2, 3 * 3 * 2, 0, 2 * 3 * 3 * 2}},
+    {"routed_rows_of_ids", {"slots", 3, 3 * 3 * 2, 2 * 3 * 3 * 2}},
+    {"routed_rows_of_ids", {"greetings", 3}},
 };
 
 TEST(MutatedKernels, NeedEverySlot) {

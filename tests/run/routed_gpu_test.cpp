@@ -142,7 +142,18 @@ std::vector<RoutingCase> cases() {
         all.push_back({"moe-tp " + sizes(kManyTokens), "a:library,mover=copy-engine/y:low-latency",
                        ranks, "fp16"});
         all.push_back({"moe-tp-down " + sizes(kManyTokens), "low-latency", ranks});
+        // Nobody adds up what the first half makes, so ids alone come with tokens.
+        all.push_back({"moe-tp-up " + sizes(77), "low-latency", ranks});
+        all.push_back({"moe-tp-up-i64 " + sizes(kManyTokens), "low-latency", ranks, "fp16"});
       }
+      // Fewer tokens than ranks, of one choice each; our own tiles; and a partition for which the
+      // dispatch has no room.
+      all.push_back({fmt::format("moe-tp-up t=1 h=512 f={} experts=5 k=1", 64 * ranks),
+                     "low-latency", ranks});
+      all.push_back({fmt::format("moe-tp-up t=203 h=512 f={} experts=12 k=3", 96 * ranks),
+                     "low-latency,gemm=tiles,tile=32x64", ranks});
+      all.push_back({fmt::format("moe-tp-up t=9001 h=72 f={} experts=9 k=8", 16 * ranks),
+                     "low-latency", ranks});
       all.push_back({uneven, "tiles,comm-sms=4,granularity=whole", ranks});
       all.push_back({uneven, "tiles,comm-sms=4,granularity=chunk", ranks});
       all.push_back({fmt::format("moe-tp-down t=130 h=512 f={} experts=9 k=4", 64 * ranks),
@@ -292,6 +303,8 @@ std::vector<RoutingCase> replayed_cases() {
       all.push_back(
           {fmt::format("dispatch t=203 h=512 experts={} k=3", 3 * ranks), schedule, ranks});
     }
+    all.push_back({fmt::format("moe-tp-up t=203 h=512 f={} experts=12 k=3", 96 * ranks),
+                   "low-latency", ranks});
   }
   return all;
 }

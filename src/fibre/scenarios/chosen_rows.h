@@ -2,7 +2,8 @@
 // all ranks, one, none, several experts of one rank, ids that are no expert's. Either every rank
 // has all ids and rows lie by choice, or each has those of its own tokens, and rows lie by token,
 // or nowhere: then one kernel takes them there and back. Experts are dealt to ranks, or each rank
-// has a part of all.
+// has a part of all. Or rows go, without weights, and nothing comes back: calls of that alone keep
+// their slots apart.
 #pragma once
 
 #include <vector>
@@ -29,6 +30,7 @@ struct ChosenCase {
   // Of rows by token: behind a kernel that makes the rows, whose end sums do not await before they
   // look up what they are of.
   bool early = false;
+  bool comes_back = true;
 };
 
 inline constexpr uint32 kChosenVectors = 2, kChosenExperts = 7;
@@ -69,7 +71,7 @@ class ChosenWorld {
         ranks_(uint32(world.shape().ranks)),
         block_tokens_((its.tokens + ranks_ - 1) / ranks_),
         shares_{int32(kChosenExperts), its.of_all_experts ? 1 : int32(ranks_)},
-        sends_(memory("sends", sizes(!its.by_choice, !its.by_choice, its.round_trip))),
+        sends_(memory("sends", sent_sizes())),
         sums_(memory("sums", sizes(false, its.by_choice))),
         bad_(world.local<uint64>("bad", 1, 0)) {}
 
@@ -78,7 +80,7 @@ class ChosenWorld {
     if (!world_.run()) return;
     for (size_t call = 0; call < kChosenCalls; ++call) check(call);
     for (uint32 r = 0; r < ranks_; ++r) {
-      const uint64 kernels = its_.round_trip ? 1 : 2;
+      const uint64 kernels = its_.round_trip || !its_.comes_back ? 1 : 2;
       world_.expect(bad_.get(int(r), 0) == kernels * all_bad(), "bad ids are counted otherwise");
     }
   }
@@ -99,6 +101,9 @@ class ChosenWorld {
     return {its_.tokens,           block_tokens_,      its_.top_k,
             kChosenExperts,        its_.vectors,       uint32(notes_ids),
             uint32(notes_weights), uint32(comes_back), uint32(its_.of_all_experts)};
+  }
+  ChosenSizes sent_sizes() const {
+    return sizes(!its_.by_choice, !its_.by_choice && its_.comes_back, its_.round_trip);
   }
   Memory memory(const char* name, const ChosenSizes& of) {
     return {world_.symmetric<Vec16>(name, of.slot_vectors(ranks_), four_of(Bf16x8::kPoison)),
@@ -145,32 +150,39 @@ class ChosenWorld {
     if (its_.round_trip) {
       launch_round_trip(c);
     } else {
-      launch_both(c);
+      launch_send(c);
+      if (its_.comes_back) launch_sums(c);
     }
     Call kept = c;
+    kept.all_ids = read_behind(world_, c.all_ids);
     kept.rows = read_behind(world_, c.rows);
     kept.output = read_behind(world_, c.output);
     kept.counts = read_behind(world_, c.counts);
     calls_.push_back(kept);
   }
   void launch_round_trip(const Call& c) {
-    const ChosenSizes both = sizes(true, true, true);
+    const ChosenSizes both = sent_sizes();
     world_.launch([=, *this](Block& block) {
       const int r = block.rank();
       round_trip_rows<Bf16x8, Block, 1>(
           block, {chosen(r, sends_, both, c.ids, c.weights), c.input.at(r), c.output.at(r)});
     });
   }
-  void launch_both(const Call& c) {
-    const bool by_choice = its_.by_choice;
-    const ChosenSizes sent = sizes(!by_choice, !by_choice), summed = sizes(false, by_choice);
+  void launch_send(const Call& c) {
+    const ChosenSizes sent = sent_sizes();
     world_.launch([=, *this](Block& block) {
       if (its_.early) wait_for_kernels_before(block);
       const int r = block.rank();
+      ChosenArgs<Block> args = chosen(r, sends_, sent, c.ids, c.weights);
+      if (!its_.comes_back) args.weights = {};
       send_chosen_rows<Bf16x8, Block, 1>(
-          block, {chosen(r, sends_, sent, c.ids, c.weights), c.input.at(r), c.rows.at(r),
-                  uint32(by_choice), c.all_ids.at(r), c.all_weights.at(r), c.counts.at(r)});
+          block, {args, c.input.at(r), c.rows.at(r), uint32(its_.by_choice), c.all_ids.at(r),
+                  its_.comes_back ? c.all_weights.at(r) : Pointer<float>{}, c.counts.at(r)});
     });
+  }
+  void launch_sums(const Call& c) {
+    const bool by_choice = its_.by_choice;
+    const ChosenSizes summed = sizes(false, by_choice);
     if (its_.early) {
       world_.launch_early([=, *this](Block& block) { make_rows(block, c.rows.at(block.rank())); });
     }
@@ -238,6 +250,7 @@ class ChosenWorld {
       for (uint32 j = 0; j < its_.top_k; ++j) {
         const int32 id = chosen_id(call, t, j);
         for (uint32 r = 0; r < ranks_; ++r) {
+          if (!its_.by_choice && !its_.round_trip) check_id(c, r, size_t(t) * its_.top_k + j, id);
           if (its_.by_choice) {
             check_row(c, call, r, t, size_t(t) * its_.top_k + j, is_on(r, id));
           }
@@ -249,7 +262,7 @@ class ChosenWorld {
       for (uint32 r = 0; !its_.by_choice && r < ranks_; ++r) {
         check_row(c, call, r, t, t, has[r] != 0 && !its_.round_trip);
       }
-      check_sum(c, call, t);
+      if (its_.comes_back) check_sum(c, call, t);
     }
     for (uint32 r = 0; !its_.round_trip && r < ranks_; ++r) {
       for (int32 e = 0; e < shares_.size(share_of(r)); ++e) {
@@ -257,6 +270,12 @@ class ChosenWorld {
                       "a count is wrong");
       }
     }
+  }
+  // An id that is the sentinel has become one that chooses nobody.
+  void check_id(const Call& c, uint32 r, size_t choice, int32 id) {
+    const int32 got = c.all_ids.get(int(r), choice);
+    world_.expect(got == id || (uint32(id) == Bf16x8::kPoison && got == kNoExpert),
+                  "an id is wrong");
   }
   void check_row(const Call& c, size_t call, uint32 r, uint32 t, size_t row, bool is_there) {
     for (uint32 v = 0; v < its_.vectors; ++v) {

@@ -1,6 +1,6 @@
 // Rows to the ranks of their experts, and there the partition of all choices by the same kernel,
 // call after call with the choices of chosen_rows.h. Experts are dealt to ranks, or each rank has a
-// part of all.
+// part of all; weights come along, or ids alone.
 #pragma once
 
 #include <vector>
@@ -16,9 +16,10 @@ class RoutedWorld {
   static constexpr uint32 kTokens = 7, kTopK = 5;
   static constexpr int32 kEntryRows = 4, kChoices = int32(kTokens * kTopK);
 
-  explicit RoutedWorld(World& world, bool of_all_experts = false)
+  explicit RoutedWorld(World& world, bool of_all_experts = false, bool has_weights = true)
       : world_(world),
         of_all_experts_(of_all_experts),
+        has_weights_(has_weights),
         ranks_(uint32(world.shape().ranks)),
         block_tokens_((kTokens + ranks_ - 1) / ranks_),
         shares_{int32(kChosenExperts), of_all_experts ? 1 : int32(ranks_)},
@@ -61,8 +62,8 @@ class RoutedWorld {
   };
 
   ChosenSizes sizes() const {
-    return {kTokens, block_tokens_,          kTopK, kChosenExperts, kChosenVectors, 1, 1,
-            0,       uint32(of_all_experts_)};
+    return {kTokens, block_tokens_,        kTopK, kChosenExperts,         kChosenVectors,
+            1,       uint32(has_weights_), 0,     uint32(of_all_experts_)};
   }
   uint32 first_of(uint32 rank) const { return std::min(kTokens, rank * block_tokens_); }
   int32 share_of(uint32 rank) const { return of_all_experts_ ? 0 : int32(rank); }
@@ -101,14 +102,18 @@ class RoutedWorld {
     world_.launch([=, *this](Block& block) {
       const int r = block.rank();
       const auto rank = uint32(r);
-      const ChosenArgs<Block> chosen{of,           c.ids.at(r),      {},           c.weights.at(r),
-                                     slots_.at(r), greetings_.at(r), state_.at(r), bad_.at(r)};
+      ChosenArgs<Block> chosen{of,           c.ids.at(r),      {},           c.weights.at(r),
+                               slots_.at(r), greetings_.at(r), state_.at(r), bad_.at(r)};
+      Pointer<float> all_weights = c.all_weights.at(r);
+      if (!has_weights_) {
+        chosen.weights = {};
+        all_weights = {};
+      }
       send_and_route<Bf16x8, Block, 1>(
-          block,
-          {{chosen, c.input.at(r), c.rows.at(r), 0, c.all_ids.at(r), c.all_weights.at(r), {}},
-           {shares_.begin(share_of(rank)), experts_of(rank), kEntryRows, entries_of(rank),
-            c.tokens.at(r), c.experts.at(r), c.row_of_choice.at(r), c.counts.at(r),
-            c.counts.at(r) + experts_of(rank), route_blocks_, met_.at(r), totals_.at(r)}});
+          block, {{chosen, c.input.at(r), c.rows.at(r), 0, c.all_ids.at(r), all_weights, {}},
+                  {shares_.begin(share_of(rank)), experts_of(rank), kEntryRows, entries_of(rank),
+                   c.tokens.at(r), c.experts.at(r), c.row_of_choice.at(r), c.counts.at(r),
+                   c.counts.at(r) + experts_of(rank), route_blocks_, met_.at(r), totals_.at(r)}});
     });
     Call kept = c;
     kept.rows = read_behind(world_, c.rows);
@@ -161,9 +166,9 @@ class RoutedWorld {
       for (uint32 j = 0; j < kTopK; ++j) {
         const int32 own = chosen_id(call, t, j) - shares_.begin(share_of(rank));
         any = any || (own >= 0 && own < experts_of(rank));
-        world_.expect(
-            c.all_weights.get(int(rank), size_t(t) * kTopK + j) == chosen_weight(call, t, j),
-            "a weight is wrong");
+        const float weight = has_weights_ ? chosen_weight(call, t, j) : 0.0f;
+        world_.expect(c.all_weights.get(int(rank), size_t(t) * kTopK + j) == weight,
+                      "a weight is wrong");
       }
       for (uint32 v = 0; v < kChosenVectors; ++v) {
         const Vec16 want = any ? positive_zeros<Bf16x8>(chosen_row(call, t, v)) : four_of(0);
@@ -175,7 +180,7 @@ class RoutedWorld {
 
   static constexpr int32 kUntouched = -77;
   World& world_;
-  bool of_all_experts_;
+  bool of_all_experts_, has_weights_;
   uint32 ranks_, block_tokens_;
   ExpertShares shares_;
   Buffer<Vec16> slots_, greetings_;
@@ -189,6 +194,7 @@ class RoutedWorld {
 
 inline void routed_rows_calls(World& world) { RoutedWorld(world).run(); }
 inline void routed_rows_of_all(World& world) { RoutedWorld(world, true).run(); }
+inline void routed_rows_of_ids(World& world) { RoutedWorld(world, true, false).run(); }
 inline void routed_rows_of_one(World& world) { RoutedWorld(world, true).run_without_rank_1(); }
 
 }  // namespace stretto::fibre

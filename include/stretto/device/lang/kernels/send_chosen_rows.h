@@ -3,6 +3,10 @@
 // rank's experts are not sent there, and their places stay as they were.
 //
 // Bits arrive as they were sent, but that -0.0 arrives as +0.0, at its own rank also.
+//
+// Slots are used again without an answer: every rank greets every other in each call, also without
+// a token, and hears all before it ends. So who is in call e + 2 knows that all have ended call e,
+// whether or not sums of it have come back.
 #pragma once
 
 #include "stretto/device/lang/kernels/chosen_sender.h"
