@@ -242,6 +242,9 @@ struct InstrRef {
 
 struct Plan {
   Operator op;
+  // Of a run of fewer rows, which at_rows() writes out (serve.h): the rows of the plan that it is
+  // one of. Ranks enqueue that plan's program, whatever rows a run has. 0: a plan of its own.
+  int64_t run_of = 0;
   std::string schedule;  // canonical schedule text; informative
   int sms = 0;           // SMs of a GPU: block lanes of a rank that can be resident together
   // A GPU's library multiplies what the gemms between two boundaries of a rank make up; besides,

@@ -20,6 +20,7 @@ PlanFile read_plan_file(const std::string& name, const std::string& rows) {
   file.plan = parse_plan(read_file(name, kMaxPlanBytes), file.name, &file.lines);
   if (!rows.empty()) {
     const int64_t run_rows = whole_number("--rows", rows, 0, 1, file.plan.op.rows());
+    if (run_rows < file.plan.op.rows()) file.whole = std::make_shared<const PlanFile>(file);
     try {
       file.plan = at_rows(file.plan, run_rows, &file.lines);
     } catch (const UsageError& error) {

@@ -1,6 +1,7 @@
 // A plan that was read from a file, and what says where in the file something of it stands.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -13,6 +14,8 @@ struct PlanFile {
   std::string name;  // the same in one line
   Plan plan;
   PlanLines lines;
+  // Of a run of fewer rows: the file as it stands. Null: `plan` is that.
+  std::shared_ptr<const PlanFile> whole = nullptr;
 };
 
 // Throws UsageError with line and column, SystemError. With `rows` (empty: all) the plan is that of

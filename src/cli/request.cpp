@@ -262,7 +262,8 @@ std::string short_name(const PlanFile& file, const std::vector<PlanFile>& files)
 void visit_file(const PlanFile& file, const std::vector<PlanFile>& files,
                 const std::function<void(const NamedPlan&)>& visit) {
   try {
-    visit({short_name(file, files), nullptr, &file, &file.plan});
+    const Plan* const whole = file.whole == nullptr ? nullptr : &file.whole->plan;
+    visit({short_name(file, files), nullptr, &file, &file.plan, whole});
   } catch (const EndlessPlan&) {  // has its place
     throw;
   } catch (const WrongBuffer& error) {
@@ -285,9 +286,13 @@ void for_each_plan(const Request& request, Progress& progress,
                   static_cast<double>(visited++) / static_cast<double>(choices.size()));
     try {
       if (choice.refused.empty()) {
-        Plan plan = lower(request.planned, choice.schedule, request.machine);
-        if (!(request.op == request.planned)) plan = at_rows(plan, request.op.rows());
-        visit({choice.name, &choice, nullptr, &plan});
+        const Plan plan = lower(request.planned, choice.schedule, request.machine);
+        if (request.op == request.planned) {
+          visit({choice.name, &choice, nullptr, &plan});
+        } else {
+          const Plan run = at_rows(plan, request.op.rows());
+          visit({choice.name, &choice, nullptr, &run, &plan});
+        }
         continue;
       }
     } catch (const UsageError& error) {  // too large for a stage

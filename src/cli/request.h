@@ -61,6 +61,7 @@ struct NamedPlan {
   const Choice* choice = nullptr;  // null: the plan is from a file
   const PlanFile* file = nullptr;  // null: it is not
   const Plan* plan = nullptr;      // null: the choice is refused
+  const Plan* whole = nullptr;     // with --rows: the plan for all rows; null: `plan` is that
 
   std::string reason() const { return choice == nullptr ? "" : choice->reason; }
   const PlanLines* lines() const { return file == nullptr ? nullptr : &file->lines; }

@@ -50,6 +50,17 @@ Outcome run(const Options& options) {
   Verdicts verdicts;
   Json results = Json::array();
   bool clean = true;
+  const auto tell = [&](const std::string& name, const Plan& plan, const CheckReport& report,
+                        const PlanFile* file, const std::string& reason) {
+    clean &= report.clean();
+    verdicts.add(name, report, file);
+    results.push_back({{"strategy", name},
+                       {"schedule", plan.schedule},
+                       {"refused", Json::array()},
+                       {"plan", plan_counts(plan)},
+                       {"check", to_json(report, plan, file == nullptr ? nullptr : &file->lines)}});
+    if (!reason.empty()) results.back()["reason"] = reason;
+  };
   {
     Progress progress;
     for_each_plan(request, progress, [&](const NamedPlan& named) {
@@ -61,17 +72,17 @@ Outcome run(const Options& options) {
         results.push_back({{"strategy", named.name}, {"refused", named.choice->refused}});
         return;
       }
-      const CheckReport report = check(*named.plan);
-      clean &= report.clean();
-      verdicts.add(named.name, report, named.file);
-      results.push_back({{"strategy", named.name},
-                         {"schedule", named.plan->schedule},
-                         {"refused", Json::array()},
-                         {"plan", plan_counts(*named.plan)},
-                         {"check", to_json(report, *named.plan, named.lines())}});
-      if (const std::string reason = named.reason(); !reason.empty()) {
-        results.back()["reason"] = reason;
+      CheckReport report = check(*named.plan);
+      if (named.whole == nullptr) {
+        return tell(named.name, *named.plan, report, named.file, named.reason());
       }
+      // What ranks enqueue for a run of fewer rows is the program of the whole plan.
+      const CheckReport whole = check(*named.whole);
+      if (report.clean()) report.no_program = whole.no_program;
+      tell(named.name, *named.plan, report, named.file, named.reason());
+      if (whole.clean()) return;
+      tell(fmt::format("{}, all {} rows", named.name, named.whole->op.rows()), *named.whole, whole,
+           named.file == nullptr ? nullptr : named.file->whole.get(), "");
     });
   }
   const ExitCode code = clean ? kGood : kWrong;

@@ -62,6 +62,10 @@ void Parser::header() {
                                               quote(operator_text, 80), error.what()));
   }
   line("'sms'");
+  if (in_.accept_token("run-of")) {
+    plan_.run_of = number_after_blanks(plan_.op.rows() + 1, kMaxInt32, "more rows than the run's");
+    line("'sms'");
+  }
   if (in_.accept_token("schedule")) {
     in_.skip_blanks();
     const char* schedule_start = in_.position();

@@ -25,6 +25,7 @@ class Printer {
       }
     }
     text("operator ").text(to_string(plan_.op)).text("\n");
+    if (plan_.run_of > 0) text("run-of ").number(plan_.run_of).text("\n");
     if (!plan_.schedule.empty()) text("schedule ").text(plan_.schedule).text("\n");
     if (plan_.library_gemms) {
       multiplied(plan_.few_rows_gemms, std::nullopt, plan_.library_algorithm);

@@ -194,6 +194,7 @@ Plan at_rows(const Plan& plan, int64_t rows, PlanLines* lines) {
   const TaskRowFinder rows_of(plan);
   Plan served = plan;
   served.op = with_rows(plan.op, rows);
+  if (rows < plan.op.rows() && plan.run_of == 0) served.run_of = plan.op.rows();
   for (Buffer& buffer : served.buffers) {
     if (!has_callers_rows(plan, buffer)) continue;
     const bool sharded = buffer.sharded_rows > 0;

@@ -32,6 +32,9 @@ void check_declarations(const Declarations& declarations, std::string_view what)
 void validate(const Plan& plan) {
   validate(plan.op);
   require(is_schedule_text(plan.schedule, plan.op), "expected a schedule of one printable line");
+  require(plan.run_of == 0 || plan.run_of > plan.op.rows(),
+          fmt::format("expected a run of fewer rows than its plan's, found {} of {}",
+                      plan.op.rows(), plan.run_of));
   require(plan.sms >= 1, fmt::format("expected at least one SM, found {}", plan.sms));
   const std::string library_fault = fault_in_library(plan);
   require(library_fault.empty(), library_fault);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 
@@ -178,6 +179,29 @@ TEST_F(PlanFile, SimulationOfAPlanThatNeverEndsFails) {
   const Said said = stretto_says({"simulate", scratch_.file("stuck.plan", text)});
   EXPECT_EQ(said.exit_code, 1);
   EXPECT_THAT(said.err, HasSubstr("the plan never ends: "));
+}
+
+// What ranks enqueue for a run is the program of the plan for all rows, which is proved with it.
+TEST_F(PlanFile, ARunOfFewerRowsIsProvedWithItsWholePlan) {
+  const Said made = stretto_says({"plan", "gemm-rs", "--m", "96", "--n", "32", "--k", "64",
+                                  "--ranks", "2", "--schedule", "tiles,rows=bucket,tile=32x32"});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const auto results = [&](const std::string& text, int exit_code) {
+    const Said said =
+        stretto_says({"check", scratch_.file("b.plan", text), "--rows", "50", "--json"});
+    EXPECT_EQ(said.exit_code, exit_code) << said.err;
+    return nlohmann::json::parse(said.out).at("results");
+  };
+  const auto good = results(made.out, 0);
+  ASSERT_EQ(good.size(), 1u);
+  EXPECT_TRUE(good[0].at("check").at("no_program").is_null());
+  std::string text = made.out;
+  const size_t wait = text.find("\n  wait ");
+  ASSERT_NE(wait, std::string::npos);
+  text.erase(wait + 1, text.find('\n', wait + 1) - wait);
+  const auto bad = results(text, 1);
+  EXPECT_EQ(bad.back().at("strategy"), "b.plan, all 96 rows");
+  EXPECT_FALSE(bad.back().at("check").at("clean"));
 }
 
 TEST_F(PlanFile, AFolderIsASystemFault) {

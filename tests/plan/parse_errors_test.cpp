@@ -40,6 +40,8 @@ INSTANTIATE_TEST_SUITE_P(
              "expected an operator, found 'gemm-rs m=5 n=4 k=7 ranks=2 dtype=bf16': gemm-rs: k = 7 "
              "is sharded over 2 ranks in blocks of 8, which leaves none for the last: take k = 6 "
              "or 8"},
+        Edit{"schedule gran", "run-of 5\nschedule gran", "3:8",
+             "expected more rows than the run's (a number from 6 to 2147483647), found '5'"},
         Edit{"sms 132", "sms 0", "4:5",
              "expected the number of SMs (a number from 1 to 2147483647), found '0'"},
         Edit{"sms 132\n", "", "4:1",

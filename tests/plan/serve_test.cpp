@@ -60,6 +60,28 @@ TEST(RunRows, AllRowsAreThePlanItself) {
   }
 }
 
+// By itself the run of one row would be enqueued in one stream, in which a wait for the sums of
+// ranges stands ahead of what it waits for.
+TEST(RunRows, AreEnqueuedWithTheProgramOfTheWholePlan) {
+  const Segment op = parse_segment("gemm-rs m=7 n=8 k=2177 ranks=7 dtype=bf16");
+  Machine machine = default_machine(7);
+  machine.sms = 9;
+  const Schedule schedule =
+      parse_schedule("slices,tile=64x16,comm-sms=1,split-k=5,rows=bucket", op, machine);
+  const Plan plan = lower(op, schedule, machine);
+  EXPECT_EQ(plan.run_of, 0);
+  EXPECT_TRUE(check(plan).clean());
+  const Plan run = at_rows(plan, 1);
+  EXPECT_EQ(run.run_of, 7);
+  EXPECT_FALSE(check(run, {.enqueued_alone = true}).clean());
+  const CheckReport report = check(run);
+  EXPECT_TRUE(report.clean());
+  EXPECT_EQ(
+      report.no_program,
+      "it is a run of fewer rows, for which ranks enqueue the program of the plan for 7 rows");
+  EXPECT_EQ(parse_plan(print(run)).run_of, 7);
+}
+
 TEST(RunRows, BelongToOneOwnerOfATask) {
   const Plan plan = plan_of("gemm-rs m=100 n=64 k=64 ranks=4 dtype=bf16",
                             "tiles,rows=bucket,tile=16x64,comm-sms=2");

@@ -74,6 +74,9 @@ TEST(Validate, DeclarationsHaveNamesOnce) {
 TEST(Validate, TheHeaderIsSound) {
   EXPECT_THAT(refusal([](Plan& p) { p.op.ranks = 0; }), HasSubstr("ranks is 0"));
   EXPECT_THAT(refusal([](Plan& p) { p.sms = 0; }), HasSubstr("expected at least one SM, found 0"));
+  EXPECT_EQ(refusal([](Plan& p) { p.run_of = 5; }),
+            "expected a run of fewer rows than its plan's, found 5 of 5");
+  EXPECT_EQ(refusal([](Plan& p) { p.run_of = 6; }), "accepted");
   EXPECT_EQ(refusal([](Plan& p) { p.library_algorithm = 1; }),
             "expected no library's algorithm, found 1");
   EXPECT_EQ(refusal([](Plan& p) {
