@@ -114,7 +114,7 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
     int& most = one.by_nccl() ? nccl : blocks;
     most = std::max(most, one.sms_for_others());
   }
-  if (nccl == 0 && awaits_collectives_in_kernels(op, schedule)) nccl = 1;
+  nccl = sms_for_collectives(op, schedule, nccl);
   // A copy engine may have to signal peers, by a kernel, while its rank's tiles of another product
   // wait for what these make of it.
   const auto any = [&](const auto& is) {
@@ -123,15 +123,6 @@ Lowering::Lowering(const Operator& operation, const OperatorSchedule& points,
   if (op.ranks > 1 && any([](const Schedule& s) { return s.mover == Mover::copy_engine; }) &&
       any([](const Schedule& s) { return s.sync != Sync::event; })) {
     blocks = std::max(blocks, 1);
-  }
-  // So may a collective, where all SMs have tiles that await what another segment makes by it.
-  const auto awaits = [](const SegmentLowering& one) {
-    return one.part.feeds() || one.op.turns_columns();
-  };
-  if (op.ranks > 1 && std::any_of(products.begin(), products.end(), awaits) &&
-      any([](const Schedule& s) { return s.mover == Mover::nccl; }) &&
-      any([](const Schedule& s) { return s.sync != Sync::event; })) {
-    nccl = std::max(nccl, 1);
   }
   const int others = blocks + nccl;
   for (LookUpLowering& one : look_ups) one.sms_of_others = others;

@@ -66,10 +66,24 @@ class Brought {
   bool makes_rows_ = false;
 };
 
+bool awaits_what_segments_make(const Operator& op, const OperatorSchedule& schedule) {
+  const auto any = [&](const auto& is) {
+    return std::any_of(schedule.products.begin(), schedule.products.end(), is);
+  };
+  if (!any([](const Schedule& one) { return one.mover == Mover::nccl; }) ||
+      !any([](const Schedule& one) { return one.sync != Sync::event; })) {
+    return false;
+  }
+  return std::any_of(op.segments.begin(), op.segments.end(), [](const OperatorSegment& one) {
+    return one.product && one.product->is_dense() && (one.feeds() || one.product->turns_columns());
+  });
+}
+
 }  // namespace
 
-bool awaits_collectives_in_kernels(const Operator& op, const OperatorSchedule& schedule) {
-  return Brought(op, schedule).any_is_awaited();
+int sms_for_collectives(const Operator& op, const OperatorSchedule& schedule, int set_aside) {
+  if (set_aside > 0 || op.ranks == 1) return set_aside;
+  return Brought(op, schedule).any_is_awaited() || awaits_what_segments_make(op, schedule) ? 1 : 0;
 }
 
 }  // namespace stretto

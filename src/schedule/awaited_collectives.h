@@ -5,10 +5,14 @@
 
 namespace stretto {
 
-// Whether blocks wait for what a collective brings that a schedule with sync=event starts between
-// kernels. A product with flags or counters waits for its input where tiles and movers need it, and
-// so do the stages over rows behind it, and its sums, for all that is added to them. The
-// collective needs an SM then, which no such block holds.
-bool awaits_collectives_in_kernels(const Operator& op, const OperatorSchedule& schedule);
+// The SMs that collectives have to themselves, where the schedules that make them set so many
+// aside: one at least where blocks may hold all others while they wait for what a collective
+// brings. These are
+//   - blocks of a product with flags or counters that waits inside its kernel for what a collective
+//     with sync=event brings, which starts between kernels: for its input, and so the stages over
+//     rows behind it, and for all that is added to its sums;
+//   - tiles that await what another segment makes of a collective's rows, as behind a product's own
+//     edge (NAME.in) or an all-to-all of columns.
+int sms_for_collectives(const Operator& op, const OperatorSchedule& schedule, int set_aside);
 
 }  // namespace stretto

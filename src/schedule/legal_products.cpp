@@ -252,7 +252,7 @@ std::string why_no_sm_left(const Operator& op, const OperatorSchedule& schedule,
     int& most = by_nccl ? nccl : blocks;
     most = std::max(most, one.comm_sms);
   }
-  if (nccl == 0 && awaits_collectives_in_kernels(op, schedule)) nccl = 1;
+  nccl = sms_for_collectives(op, schedule, nccl);
   if (op.ranks == 1 || blocks == 0 || nccl == 0 || blocks + nccl < machine.sms) return {};
   return fmt::format(
       "comm-sms={} for NCCL beside comm-sms={} of other products leave no SM to compute on: {} has "

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "launch/joined_partitions.h"
-#include "plan/kernel_calls.h"
 #include "tables/edge_calls.h"
 
 namespace stretto::runtime {
@@ -34,6 +33,7 @@ LowLatencyHeap low_latency_heap(const Plan& plan, int rank, int sms) {
         const cuda::EdgeShape shape = cuda::edge_shape(plan, instr, sms);
         made.shape = shape;
         made.signals = shape.signals;
+        made.sizes = shape.sizes;
         made.kernel = plan.op.kernels[instr.kernel() - 1].name;
         heap.num_bytes += made.signals * sizeof(uint64_t) + LowLatencyHeap::kAlignment;
       } else {

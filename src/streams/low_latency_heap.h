@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/kernel_calls.h"
 #include "tables/low_latency_shape.h"
 
 namespace stretto::runtime {
@@ -22,6 +23,7 @@ struct LowLatencyHeap {
     int32_t columns = 0;       // experts of the rank, and bad ids, of a partition made beside
     size_t signals = 0;        // words, of a kernel of the graph's
     std::string kernel = {};   // its name
+    KernelCallSizes sizes;     // and what it is told of
     cuda::LowLatencyShape shape;
   };
   std::vector<Collective> collectives;  // those that have anything to move

@@ -12,7 +12,6 @@
 #include "stretto/device/lang/kernels/send_and_route.h"
 #include "stretto/device/lang/kernels/sum_chosen_rows.h"
 #include "stretto/error.h"
-#include "tables/edge_calls.h"
 
 namespace stretto::runtime {
 namespace {
@@ -81,6 +80,7 @@ LowLatencyLane::LowLatencyLane(const Plan& plan, fabric::Fabric& fabric, KernelS
     Collective& made = collectives_.at(one.id);
     made.is_own = true;
     made.signals =
+    made.sizes = one.sizes;
         group_->allocate("signals of kernel " + one.kernel, one.signals * sizeof(uint64_t), 0);
   }
   for (auto& [id, made] : collectives_) {
@@ -182,9 +182,9 @@ void LowLatencyLane::launch(int32_t id, int rank, const cuda::Stream& stream,
             static_cast<device::uint32>(vectors(call, call.row))};
   }
   if (made.is_own) {
-    const cuda::EdgeSizes sizes = cuda::edge_sizes(call, world.num_ranks);
-    launch_with(device::EdgeArgs<GpuBlock>{from, to, sizes.part, sizes.count, slots,
-                                           group_->at<device::uint64>(rank, made.signals), state});
+    launch_with(device::EdgeArgs<GpuBlock>{from, to, static_cast<uint64_t>(made.sizes.part), count,
+                                           slots, group_->at<device::uint64>(rank, made.signals),
+                                           state});
   } else if (form_of(call.kind).goes_by_ids()) {
     const LowLatencyCall::Chosen& of = call.chosen;
     const device::ChosenArgs<GpuBlock> chosen{

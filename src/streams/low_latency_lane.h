@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fabric/lang_group.h"
+#include "plan/kernel_calls.h"
 #include "streams/kernel_store.h"
 #include "stretto/device/few_rows_task.h"
 #include "tables/low_latency_shape.h"
@@ -44,6 +45,7 @@ class LowLatencyLane {
     uint64_t row_vectors = 0;         // of a row of what is moved
     size_t slots = 0, greetings = 0;  // in the heap
     size_t signals = 0;               // there too, of a kernel of the graph's
+    KernelCallSizes sizes;            // that one's, of every call
     bool is_own = false;              // a kernel of the graph's makes it
     int32_t columns = 0;              // of what blocks that make a partition read of each other
     // By local rank: of each block, then where these meet, then what they read.

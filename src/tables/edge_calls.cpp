@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "core/text.h"
-#include "plan/kernel_calls.h"
 #include "tables/collective_parts.h"
 
 namespace stretto::cuda {
@@ -41,9 +40,9 @@ std::string why_not(const Plan& plan, const Instr& instr, bool serves) {
 
 EdgeShape edge_shape(const Plan& plan, const Instr& instr, int sms) {
   const EdgeKernel& kernel = kernel_of(plan, instr);
-  const KernelCallSizes sizes = kernel_call_sizes(plan, instr);
   const DType dtype = plan.buffers[plan.reads(instr).front().buffer].dtype;
   EdgeShape shape;
+  shape.sizes = kernel_call_sizes(plan, instr);
   shape.kernel = {
       "", fmt::format("{}<{}, GpuBlock>", kernel.name, dtype == DType::bf16 ? "Bf16x8" : "Fp16x8"),
       "EdgeArgs<GpuBlock>",
@@ -52,17 +51,9 @@ EdgeShape edge_shape(const Plan& plan, const Instr& instr, int sms) {
                   kernel.header, kernel.source ? *kernel.source : "")};
   shape.threads = kernel.threads;
   shape.blocks = std::min(kernel.blocks, sms);
-  shape.slot_vectors = static_cast<size_t>(std::max<int64_t>(1, kernel.slots * sizes.part));
+  shape.slot_vectors = static_cast<size_t>(std::max<int64_t>(1, kernel.slots * shape.sizes.part));
   shape.signals = static_cast<size_t>(std::max<int64_t>(1, kernel.signals));
   return shape;
-}
-
-EdgeSizes edge_sizes(const LowLatencyCall& call, int ranks) {
-  const auto part = static_cast<uint64_t>(vectors_of(call, call.part));
-  const auto count = static_cast<uint64_t>(vectors_of(call, call.count));
-  const auto num = static_cast<uint64_t>(ranks);
-  const bool has_owners = form_of(call.kind).groups_reads || form_of(call.kind).groups_writes;
-  return {has_owners ? part : (count + num - 1) / num, count};
 }
 
 std::string why_no_source(const EdgeKernel& kernel) {

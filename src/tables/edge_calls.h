@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "plan/kernel_calls.h"
 #include "tables/low_latency_shape.h"
 
 namespace stretto::cuda {
@@ -11,14 +12,9 @@ namespace stretto::cuda {
 // its header, the grid that the graph says, on no more than `sms`, and its memory.
 struct EdgeShape : LowLatencyShape {
   size_t signals = 0;  // symmetric words
+  KernelCallSizes sizes;
 };
 EdgeShape edge_shape(const Plan& plan, const Instr& instr, int sms);
-
-// The call's vectors, as the kernel is told of them (device/lang/edge_kernel.h).
-struct EdgeSizes {
-  uint64_t part = 0, count = 0;
-};
-EdgeSizes edge_sizes(const LowLatencyCall& call, int ranks);
 
 // Why the kernels cannot make the plan's collectives, of runs of fewer rows where it serves; empty
 // when they can.

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "lost_syncs.h"
+#include "own_graph.h"
 #include "routed_plans.h"
 #include "schedule/row_parts.h"
 #include "stretto/error.h"
@@ -85,10 +86,6 @@ TEST_P(ChoiceSplits, OfShippedOperatorsAreRightAndHaveTheBitsOfTheWhole) {
     }
   }
 }
-
-struct OwnGraph {
-  const char *name, *lines;
-};
 
 constexpr OwnGraph kGraphs[] = {
     {"AllIdsBesideOwnTokens",

@@ -2,20 +2,12 @@
 // through.
 #include <gtest/gtest.h>
 
-#include <ostream>
-
 #include "op/graph_text.h"
+#include "own_graph.h"
 #include "right_plans.h"
 
 namespace stretto {
 namespace {
-
-struct OwnGraph {
-  const char* name;
-  const char* lines;
-};
-
-void PrintTo(const OwnGraph& graph, std::ostream* out) { *out << graph.name; }
 
 constexpr OwnGraph kGraphs[] = {
     {"TermsOfAWholeInput",

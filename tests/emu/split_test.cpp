@@ -5,6 +5,7 @@
 #include <map>
 
 #include "lost_syncs.h"
+#include "own_graph.h"
 #include "small_plans.h"
 
 namespace stretto {
@@ -79,11 +80,6 @@ TEST_P(SplitsOfRanks, OfEveryShippedOperatorAreRightUnderEveryPreset) {
     if (HasFailure()) return;
   }
 }
-
-struct OwnGraph {
-  const char* name;
-  const char* lines;
-};
 
 // Tensors of all rows beside tensors of own rows, so that a part's rows lie apart in the former.
 constexpr OwnGraph kGraphs[] = {

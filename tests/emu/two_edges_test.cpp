@@ -2,22 +2,14 @@
 // preset and under two, for ranks of whom some have no row.
 #include <gtest/gtest.h>
 
-#include <ostream>
-
 #include "op/graph_text.h"
+#include "own_graph.h"
 #include "right_plans.h"
 #include "schedule/row_parts.h"
 #include "small_plans.h"
 
 namespace stretto {
 namespace {
-
-struct OwnGraph {
-  const char* name;
-  const char* lines;
-};
-
-void PrintTo(const OwnGraph& graph, std::ostream* out) { *out << graph.name; }
 
 constexpr OwnGraph kGraphs[] = {
     {"OwnRowsToSums",

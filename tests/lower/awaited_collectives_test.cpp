@@ -1,5 +1,6 @@
 // Schedules of which one leaves its collectives to boundaries, and another has blocks wait for what
 // these bring.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "lower/drafts.h"
@@ -98,6 +99,25 @@ TEST(AwaitedCollectives, AndMoversLeaveAnSmToComputeOn) {
       legal(op, parse_schedules("g:sequential/u:tiles,mover=comm-blocks,comm-sms=3", op, machine),
             machine);
   EXPECT_THAT(reasons, testing::ElementsAre(testing::HasSubstr("leave no SM to compute on")));
+}
+
+// Tiles of the edge in front of the product wait inside their kernel, and its own collective is to
+// have an SM.
+TEST(AwaitedCollectives, AndMoversOfAnEdgeInFrontLeaveAnSmToComputeOn) {
+  const Operator op =
+      make_graph(parse_graph("graph own m\ninput x [m, 16] rows\ninput w [16, 16] rows\n"
+                             "y = gemm x w\noutput y rows\n"),
+                 {{"m", 256}}, 2, DType::bf16);
+  const Machine machine = small_machine(2, kSms);
+  const auto reasons = [&](int comm_sms) {
+    const std::string text = fmt::format(
+        "y.in:tiles,mover=comm-blocks,tile=8x8,comm-sms={}/y:sequential,tile=8x8", comm_sms);
+    return legal(op, parse_schedules(text, op, machine), machine);
+  };
+  EXPECT_THAT(reasons(kSms - 1),
+              testing::ElementsAre(testing::HasSubstr("leave no SM to compute")));
+  EXPECT_THAT(reasons(kSms - 2), testing::IsEmpty());
+  EXPECT_EQ(proved_lanes(op, "y.in:tiles,tile=8x8,comm-sms=2/y:sequential,tile=8x8"), kSms - 3);
 }
 
 }  // namespace
