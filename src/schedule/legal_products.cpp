@@ -225,11 +225,14 @@ std::vector<std::string> why_not_beside_others(const Operator& op, const Operato
   const bool collect = op.ranks > 1 && one.mover == Mover::nccl;
   if (collect && one.collectives != schedule.products[collects].collectives) {
     const std::string_view of_first = to_string(schedule.products[collects].collectives);
-    reasons.push_back(
-        fmt::format("collectives={} beside collectives={} of {}, and all products with mover=nccl "
-                    "have one: take collectives={} here, or {} there",
-                    to_string(one.collectives), of_first, products[collects]->name, of_first,
-                    to_string(one.collectives)));
+    const bool has_other = of_first == to_string(CollectivesBy::nccl) ||
+                           !products[at]->product->exchanges();  // none by low-latency kernels
+    reasons.push_back(fmt::format(
+        "collectives={} beside collectives={} of {}, and all products with mover=nccl have one: "
+        "take {} here, or collectives={} there",
+        to_string(one.collectives), of_first, products[collects]->name,
+        has_other ? fmt::format("collectives={}", of_first) : "another mover",
+        to_string(one.collectives)));
   }
   if (std::string why = why_other_parts(op, products, schedule.products, at); !why.empty()) {
     reasons.push_back(std::move(why));

@@ -1,6 +1,7 @@
 // Schedules of operators with several products: what they are made of.
 #include <algorithm>
 
+#include "schedule/one_collector.h"
 #include "schedule/only_tiles.h"
 #include "schedule/row_parts.h"
 #include "schedule/scheduled_segments.h"
@@ -20,12 +21,16 @@ OperatorSchedule schedule_of(const Preset& preset, const Operator& op, const Mac
   OperatorSchedule schedule;
   schedule.split = split;
   const Operator of_part = equal_part(op, split);
-  for (const OperatorSegment* product : scheduled_products(of_part)) {
+  const std::vector<const OperatorSegment*> products = scheduled_products(of_part);
+  for (const OperatorSegment* product : products) {
     schedule.products.push_back(preset.make(*product->product, machine));
     part_by_source(op, split, *product->product, schedule.products.back());
     take_tiles_where_only_these_serve(of_part, *product, schedule.products.back());
     if (op.only_product() == nullptr) schedule.names.push_back(product->name);
   }
+  std::vector<Schedule*> made;
+  for (Schedule& one : schedule.products) made.push_back(&one);
+  take_nccl_where_any_must(products, made);
   return schedule;
 }
 

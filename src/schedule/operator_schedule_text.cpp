@@ -6,6 +6,7 @@
 #include "core/text.h"
 #include "schedule/coordinates.h"
 #include "schedule/only_tiles.h"
+#include "schedule/one_collector.h"
 #include "schedule/reason_of_names.h"
 #include "schedule/row_parts.h"
 #include "schedule/scheduled_segments.h"
@@ -215,6 +216,17 @@ class WordReader {
   std::vector<std::optional<Schedule>> found_;  // by product
   std::vector<bool> is_named_;                  // by product
   std::vector<const System*> missing_;          // by product: one that has nothing for it
+    if (!says(text, "collectives=")) collect_alike(first, last);
+  }
+
+  // The products of one word, of which each has a schedule.
+  void collect_alike(size_t first, size_t last) {
+    std::vector<Schedule*> read;
+    for (size_t i = first; i < last; ++i) {
+      if (!found_[i] || missing_[i] != nullptr) return;
+      read.push_back(&*found_[i]);
+    }
+    take_nccl_where_any_must(std::span(products_).subspan(first, last - first), read);
   std::vector<SaidOfProduct> said_;             // by product
   std::vector<std::optional<Mover>> movers_;    // by edge
 };

@@ -1,6 +1,9 @@
 // Products with an edge on both sides: what comes over one and leaves over the other, under every
 // preset and under two, for ranks of whom some have no row.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "op/graph_text.h"
 #include "own_graph.h"
@@ -91,11 +94,37 @@ TEST_P(TwoEdges, AreProvedAndRightUnderEveryPreset) {
 TEST_P(TwoEdges, AreServedByPresetsOfEveryMover) {
   const Operator op = bound(GetParam(), 45, 4);
   const Machine machine = default_machine(4);
-  for (const char* name : {"sequential", "library", "two-chunk", "decomposed", "tiles", "slices"}) {
-    EXPECT_EQ(legal(op, schedule_of(find_preset(name), op, machine), machine),
-              std::vector<std::string>())
-        << name;
+  for (const char* name : {"sequential", "library", "low-latency", "few-rows", "two-chunk",
+                           "decomposed", "tiles", "slices"}) {
+    const OperatorSchedule schedule = schedule_of(find_preset(name), op, machine);
+    EXPECT_EQ(legal(op, schedule, machine), std::vector<std::string>()) << name;
+    EXPECT_EQ(parse_schedules(name, op, machine), schedule) << name;
   }
+}
+
+// Collectives are of one kind in a plan, and of an all-to-all they are NCCL's.
+TEST(TwoEdged, GatherByNcclBesideAnAllToAll) {
+  const Machine machine = default_machine(4);
+  const auto op_of = [](const char* name) {
+    const auto* const found =
+        std::find_if(std::begin(kGraphs), std::end(kGraphs),
+                     [&](const OwnGraph& one) { return std::string_view(one.name) == name; });
+    return bound(*found, 45, 4);
+  };
+  for (const char* name : {"AllRowsToOwnRows", "AGateOfAllRowsToOwnRows"}) {
+    const Operator op = op_of(name);
+    const OperatorSchedule library = schedule_of(find_preset("library"), op, machine);
+    EXPECT_EQ(parse_schedules("low-latency", op, machine), library) << name;
+    EXPECT_EQ(parse_schedules("few-rows,tile=64x64", op, machine).products[1].collectives,
+              CollectivesBy::nccl);
+    const auto reasons =
+        legal(op, parse_schedules("library/y.in:low-latency", op, machine), machine);
+    EXPECT_THAT(reasons, testing::ElementsAre(testing::HasSubstr(
+                             "take another mover here, or collectives=nccl there")));
+  }
+  const Operator sums = op_of("OwnRowsToSums");
+  EXPECT_EQ(parse_schedules("low-latency", sums, machine).products.back().collectives,
+            CollectivesBy::low_latency);
 }
 
 TEST_P(TwoEdges, AreRightInPartsOfTheRows) {
