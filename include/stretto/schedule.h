@@ -248,13 +248,15 @@ OperatorSchedule parse_schedules(std::string_view text, const Operator& op, cons
                                  std::span<const std::string_view> words = {});
 // The same, and what a person should know of it beside the text: which point a system's name
 // stands for, and which products of a preset by a library's kernels are by tiles, since only these
-// serve them. Empty where the text says all.
+// serve them. Empty where the text says all. `rows` is what runs will have, which the caller sets:
+// where that is fewer, no name brings a split, which is of all rows.
 struct NamedSchedule {
   OperatorSchedule schedule;
   std::string reason = {};
 };
 NamedSchedule read_schedules(std::string_view text, const Operator& op, const Machine& machine,
-                             std::span<const std::string_view> words = {});
+                             std::span<const std::string_view> words = {},
+                             RowCount rows = RowCount::fixed);
 // All reasons why these cannot serve the operator, each with its segment where there are several.
 std::vector<std::string> legal(const Operator& op, const OperatorSchedule& schedule,
                                const Machine& machine);

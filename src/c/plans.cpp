@@ -56,7 +56,7 @@ std::unique_ptr<stretto_plan> make_plan(const stretto_plan_request* at) {
     schedule = std::move(found.schedule);
     made.reason = std::move(found.reason);
   } else {
-    NamedSchedule named = read_schedules(text, op, made.machine, kAutoWords);
+    NamedSchedule named = read_schedules(text, op, made.machine, kAutoWords, rows);
     schedule = std::move(named.schedule);
     made.reason = std::move(named.reason);
     if (made.serves) set_rows(schedule, rows);

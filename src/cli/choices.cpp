@@ -29,7 +29,7 @@ Choice choose(std::string name, NamedSchedule named, const Operator& op, const M
 // By the name of a preset or a system.
 Choice choose_named(std::string_view name, const Operator& op, const Machine& machine,
                     RowCount rows) {
-  NamedSchedule named = read_schedules(name, op, machine);
+  NamedSchedule named = read_schedules(name, op, machine, {}, rows);
   set_rows(named.schedule, rows);
   return choose(std::string(name), std::move(named), op, machine);
 }
@@ -102,7 +102,8 @@ std::vector<Choice> resolve_strategies(std::string_view text, const Operator& op
     if (name == "auto") {
       choices.push_back(choose_auto(op, machine, rows));
     } else if (name.find_first_of("=,/:") != std::string::npos) {
-      choices.push_back(choose(name, read_schedules(name, op, machine, kAutoWords), op, machine));
+      choices.push_back(
+          choose(name, read_schedules(name, op, machine, kAutoWords, rows), op, machine));
     } else {
       if (find_system(name) == nullptr) find_preset(name, name == text ? words : kAutoWords);
       choices.push_back(choose_named(name, op, machine, rows));
@@ -140,7 +141,8 @@ std::vector<Choice> resolve_choices(const Options& options, const Operator& op,
   if (served) require_served_rows(options.rows, op);
   std::vector<Choice> choices;
   if (!options.schedule.empty() && options.schedule != "auto") {
-    NamedSchedule named = read_schedules(options.schedule, op, machine, kAutoWords);
+    const RowCount rows = served ? RowCount::bucket : RowCount::fixed;
+    NamedSchedule named = read_schedules(options.schedule, op, machine, kAutoWords, rows);
     const bool says = options.schedule.find("rows=") != std::string::npos;
     if (served && !says) set_rows(named.schedule, RowCount::bucket);
     choices.push_back(choose("schedule", std::move(named), op, machine));

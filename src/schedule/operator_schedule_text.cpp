@@ -2,11 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "core/text.h"
 #include "schedule/coordinates.h"
-#include "schedule/only_tiles.h"
 #include "schedule/one_collector.h"
+#include "schedule/only_tiles.h"
 #include "schedule/reason_of_names.h"
 #include "schedule/row_parts.h"
 #include "schedule/scheduled_segments.h"
@@ -28,16 +29,33 @@ std::string_view first_word(std::string_view text) {
   return without_blanks(text.substr(0, text.find(',')));
 }
 
-// The split that the words name; where none does that of a system which they name for all products,
-// and else 1.
-int read_split(std::string_view text, const Operator& op, std::vector<std::string>& reasons) {
-  std::optional<int> split_of_text;
+// The split of a system that the words name for all products, as long as a product goes by it: each
+// word takes the place of what those before it have said. Else 1, and where runs have fewer rows.
+int split_of_names(std::string_view text, const Operator& op, RowCount rows) {
+  if (rows != RowCount::fixed) return 1;
+  std::set<std::string_view> left;  // products that go by the last word for all
   int split_of_name = 1;
   for (const std::string_view whole : split(text, '/')) {
     const std::string_view part = without_blanks(whole);
-    if (const System* system = find_system(first_word(part))) {
-      split_of_name = split_of(*system, op);
+    if (part.starts_with(kSplit)) continue;
+    if (const size_t colon = part.find(':'); colon != std::string_view::npos) {
+      left.erase(without_blanks(part.substr(0, colon)));
+      continue;
     }
+    const System* const system = find_system(first_word(part));
+    const bool has_all_rows = part.find("rows=bucket") == std::string_view::npos;
+    split_of_name = system != nullptr && has_all_rows ? split_of(*system, op) : 1;
+    for (const OperatorSegment* product : scheduled_products(op)) left.insert(product->name);
+  }
+  return left.empty() ? 1 : split_of_name;
+}
+
+// The split that the words name; where none does that of names.
+int read_split(std::string_view text, const Operator& op, RowCount rows,
+               std::vector<std::string>& reasons) {
+  std::optional<int> split_of_text;
+  for (const std::string_view whole : split(text, '/')) {
+    const std::string_view part = without_blanks(whole);
     if (!part.starts_with(kSplit)) continue;
     const std::string_view value = part.substr(kSplit.size());
     const std::optional<int64_t> number = int_from(value);
@@ -55,7 +73,7 @@ int read_split(std::string_view text, const Operator& op, std::vector<std::strin
       }
     }
   }
-  return split_of_text.value_or(split_of_name);
+  return split_of_text ? *split_of_text : split_of_names(text, op, rows);
 }
 
 constexpr std::string_view kMoverOfEdge = "mover=";
@@ -198,6 +216,17 @@ class WordReader {
         break;  // the others would say the same
       }
     }
+    if (!says(text, "collectives=")) collect_alike(first, last);
+  }
+
+  // The products of one word, of which each has a schedule.
+  void collect_alike(size_t first, size_t last) {
+    std::vector<Schedule*> read;
+    for (size_t i = first; i < last; ++i) {
+      if (!found_[i] || missing_[i] != nullptr) return;
+      read.push_back(&*found_[i]);
+    }
+    take_nccl_where_any_must(std::span(products_).subspan(first, last - first), read);
   }
 
   static bool says(std::string_view text, std::string_view coordinate) {
@@ -216,17 +245,6 @@ class WordReader {
   std::vector<std::optional<Schedule>> found_;  // by product
   std::vector<bool> is_named_;                  // by product
   std::vector<const System*> missing_;          // by product: one that has nothing for it
-    if (!says(text, "collectives=")) collect_alike(first, last);
-  }
-
-  // The products of one word, of which each has a schedule.
-  void collect_alike(size_t first, size_t last) {
-    std::vector<Schedule*> read;
-    for (size_t i = first; i < last; ++i) {
-      if (!found_[i] || missing_[i] != nullptr) return;
-      read.push_back(&*found_[i]);
-    }
-    take_nccl_where_any_must(std::span(products_).subspan(first, last - first), read);
   std::vector<SaidOfProduct> said_;             // by product
   std::vector<std::optional<Mover>> movers_;    // by edge
 };
@@ -249,10 +267,10 @@ std::string to_string(const OperatorSchedule& schedule) {
 }
 
 NamedSchedule read_schedules(std::string_view text, const Operator& op, const Machine& machine,
-                             std::span<const std::string_view> words) {
+                             std::span<const std::string_view> words, RowCount rows) {
   NamedSchedule named;
   std::vector<std::string> of_split;
-  named.schedule.split = read_split(text, op, of_split);
+  named.schedule.split = read_split(text, op, rows, of_split);
   WordReader reader(op, named.schedule.split, machine, words);
   reader.reasons = std::move(of_split);
   for (const std::string_view whole : split(text, '/')) {

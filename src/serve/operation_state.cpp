@@ -181,7 +181,8 @@ AutoSchedules Operation::State::schedule_for(const Operator& planned, RowsFrom f
                                              double budget_ms) const {
   const Machine& machine = context.machine;
   if (options.schedule != "auto") {
-    NamedSchedule named = read_schedules(options.schedule, planned, machine, kAutoWords);
+    NamedSchedule named =
+        read_schedules(options.schedule, planned, machine, kAutoWords, options.rows);
     set_rows(named.schedule, options.rows);
     return {std::move(named.schedule), std::move(named.reason)};
   }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "op/graph_text.h"
+#include "schedule/set_rows.h"
 #include "stretto/check.h"
 #include "stretto/error.h"
 #include "stretto/lower.h"
@@ -162,6 +163,36 @@ TEST(Systems, OfHalvesSplitRowsThatAreMany) {
   EXPECT_EQ(split("split=1/tokenweave", 4096), 1);
   EXPECT_EQ(split("split=4/tokenweave", 4096), 4);
   EXPECT_EQ(split("tiles", 4096), 1);
+}
+
+// No product is left that goes by the system whose name brought the split.
+TEST(Systems, TakeTheirSplitWithThem) {
+  const Machine machine = default_machine(4);
+  const Operator op = parse_operator("mlp-ar m=4096 h=768 f=1024 ranks=4 dtype=bf16");
+  const auto split = [&](const char* text) { return parse_schedules(text, op, machine).split; };
+  for (const char* gone : {"tokenweave/tiles", "tokenweave/vllm", "tokenweave/up:tiles/down:tiles",
+                           "tokenweave/tiles/down:waves"}) {
+    EXPECT_EQ(split(gone), 1) << gone;
+  }
+  for (const char* left : {"tokenweave", "tiles/tokenweave", "tokenweave/down:tiles",
+                           "up:tiles/down:tiles/tokenweave"}) {
+    EXPECT_EQ(split(left), 2) << left;
+  }
+  EXPECT_EQ(split("split=2/tokenweave/tiles"), 2);
+}
+
+// Who asks for runs of fewer rows has written no split, which has no such runs.
+TEST(Systems, BringNoSplitWhereRunsHaveFewerRows) {
+  const Machine machine = default_machine(4);
+  const Operator op = parse_operator("gemm-ar m=4096 n=512 k=768 ranks=4 dtype=bf16");
+  EXPECT_EQ(read_schedules("tokenweave", op, machine).schedule.split, 2);
+  for (const auto& [text, rows] : {std::pair{"tokenweave", RowCount::bucket},
+                                   std::pair{"tokenweave,rows=bucket", RowCount::fixed}}) {
+    OperatorSchedule schedule = read_schedules(text, op, machine, {}, rows).schedule;
+    set_rows(schedule, RowCount::bucket);
+    EXPECT_EQ(schedule.split, 1) << text;
+    EXPECT_THAT(legal(op, schedule, machine), IsEmpty());
+  }
 }
 
 TEST(Systems, AreNoOtherWords) {
