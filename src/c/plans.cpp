@@ -2,11 +2,10 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <map>
 #include <memory>
-#include <mutex>
 
 #include "c/arguments.h"
+#include "c/kept_runs.h"
 #include "c/sized.h"
 #include "core/text.h"
 #include "run/plan_memory.h"
@@ -18,7 +17,6 @@
 #include "stretto/lower.h"
 #include "stretto/machine.h"
 #include "stretto/schedule.h"
-#include "stretto/serve.h"
 #include "stretto/simulate.h"
 #include "stretto/tune.h"
 #include "stretto/version.h"
@@ -31,9 +29,8 @@ struct stretto_plan {
   Plan plan;
   std::string reason;
   bool serves = false;
-  std::mutex of_rows_mutex = {};         // any thread may call
-  std::map<int64_t, Plan> of_rows = {};  // runs of fewer rows, once they were asked for
-  std::atomic<uint64_t> bad_ids = 0;     // of all runs
+  c::KeptRuns runs = {};              // of fewer rows
+  std::atomic<uint64_t> bad_ids = 0;  // of all runs
 };
 
 namespace stretto::c {
@@ -78,13 +75,10 @@ void require_served(const stretto_plan& plan, int64_t rows) {
                                              rows, most));
 }
 
-const Plan& at_rows_of(stretto_plan& plan, int64_t rows) {
+// Null: the plan itself.
+std::shared_ptr<const Plan> run_of(stretto_plan& plan, int64_t rows) {
   require_served(plan, rows);
-  if (rows == plan.plan.op.rows()) return plan.plan;
-  const std::lock_guard lock(plan.of_rows_mutex);
-  const auto known = plan.of_rows.find(rows);
-  if (known != plan.of_rows.end()) return known->second;
-  return plan.of_rows[rows] = at_rows(plan.plan, rows);
+  return rows == plan.plan.op.rows() ? nullptr : plan.runs.at(plan.plan, rows);
 }
 
 // A plan that was derived does not end so; what is told is for a report.
@@ -188,7 +182,8 @@ int stretto_plan_execute(stretto_plan* plan, int64_t rows, const stretto_call_te
   return guarded([&] {
     stretto_plan& of = require(plan, "plan");
     if (rows == 0 && of.serves) return;
-    const Plan& run = c::at_rows_of(of, rows);
+    const std::shared_ptr<const Plan> fewer = c::run_of(of, rows);
+    const Plan& run = fewer == nullptr ? of.plan : *fewer;
     std::vector<std::vector<CallTensor>> by_rank(static_cast<size_t>(run.ranks()));
     for (const c::TensorOfRank& one : c::call_tensors(run.op, tensors, count)) {
       by_rank[static_cast<size_t>(one.rank)].push_back(one.tensor);
