@@ -49,8 +49,8 @@ void add_machine(CLI::App& app, Options& options, const char* group) {
 
 void add_kernels(CLI::App& app, Options& options, const char* group) {
   app.add_option("--kernels", options.kernels,
-                 "Folder of the headers that the graph's kernels are in, which are compiled and "
-                 "executed [the graph file's; none of a plan file]")
+                 "Folder of the headers that the graph's kernels are in, which are compiled, and "
+                 "executed by what runs plans [the graph file's; none of a plan file]")
       ->type_name("FOLDER")
       ->group(group);
 }

@@ -45,7 +45,7 @@ void add_option(CLI::App& app, const std::string& names, std::string& value,
                 const std::string& group = "Options");
 void add_flag(CLI::App& app, const std::string& name, bool& value, const std::string& meaning,
               const std::string& group = "Options");
-// Where the headers of the graph's kernels are: of verbs that execute plans.
+// Where the headers of the graph's kernels are: of verbs that compile or execute plans.
 void add_kernels(CLI::App& app, Options& options, const char* group);
 // All arguments that are left, in order.
 void add_rest(CLI::App& app, const std::string& name, std::vector<std::string>& values,

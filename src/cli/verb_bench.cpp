@@ -185,6 +185,7 @@ Verb bench_verb() {
                    "Experts that rows choose: uniform, zipf, one-hot, adversarial, or a file with "
                    "a line of them for each row [uniform]",
                    "ROUTING", "Measurement");
+        add_kernels(app, options, "Measurement");
         add_timing(app, options);
       },
       run,

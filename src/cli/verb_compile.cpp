@@ -171,3 +171,4 @@ Verb compile_verb() {
 }
 
 }  // namespace stretto::cli
+            add_kernels(app, options, "Options");
