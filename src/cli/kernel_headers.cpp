@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <optional>
 
-#include "core/file.h"
 #include "core/text.h"
 #include "stretto/error.h"
 
@@ -13,8 +12,6 @@ namespace stretto::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr size_t kMostHeaderBytes = size_t{1} << 20;
 
 std::optional<fs::path> folder_of(const Options& options) {
   std::error_code ignored;
@@ -36,11 +33,18 @@ Operator with_headers(const Operator& op, const Options& options) {
   const std::optional<fs::path> folder = folder_of(options);
   if (!folder) return op;
   return with_kernel_sources(op, [&](const EdgeKernel& kernel) {
-    const fs::path path = *folder / kernel.header;
-    std::error_code ignored;
-    if (!fs::is_regular_file(path, ignored)) return std::shared_ptr<const std::string>();
-    return std::make_shared<const std::string>(read_regular_file(path.string(), kMostHeaderBytes));
+    return read_kernel_header(folder->string(), kernel.header);
   });
+}
+
+std::string with_advice(std::string compile_error) {
+  for (const char* missing : {"No such file", "cannot open source file"}) {
+    if (compile_error.find(missing) == std::string::npos) continue;
+    return compile_error +
+           "; a header of your own lies beside the one that includes it, in the graph file's "
+           "folder or that of --kernels";
+  }
+  return compile_error;
 }
 
 std::string why_no_header(const EdgeKernel& kernel) {

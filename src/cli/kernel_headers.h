@@ -14,6 +14,8 @@ namespace stretto::cli {
 // be read.
 Operator with_headers(const Operator& op, const Options& options);
 
+// What a compiler says is wrong with a kernel, and what to do where it misses a header.
+std::string with_advice(std::string compile_error);
 // What to do where a header that is needed was not found.
 std::string why_no_header(const EdgeKernel& kernel);
 

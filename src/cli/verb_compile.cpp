@@ -8,10 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/json.h"
+#include "cli/kernel_headers.h"
 #include "cli/kernels_to_compile.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "cli/verb.h"
+#include "core/compile_errors.h"
 #include "core/file.h"
 #include "core/parallel.h"
 #include "core/text.h"
@@ -80,12 +82,23 @@ void require_cache() {
   }
 }
 
+cuda::CompiledKernel compiled(const cuda::Compiler& compiler, const cuda::KernelEntry& entry,
+                              const std::string& arch) {
+  if (!entry.is_graphs) return compiler.compile(entry.source, arch);
+  try {
+    return compiler.compile(entry.source, arch);
+  } catch (const InternalError& error) {
+    throw UsageError(fmt::format("{} does not compile for {}: {}", entry.name, arch,
+                                 with_advice(first_compile_error(error.what()))));
+  }
+}
+
 Row compile(const cuda::Compiler& compiler, const cuda::KernelEntry& entry,
             const std::string& arch) {
   Row row;
   row.entry = entry;
   if (!entry.missing.empty()) return row;
-  const cuda::CompiledKernel kernel = compiler.compile(entry.source, arch);
+  const cuda::CompiledKernel kernel = compiled(compiler, entry, arch);
   if (!kernel.kept) {
     throw SystemError(fmt::format("cannot keep {} in {}: is the disk full?", entry.name,
                                   quote(cuda::default_cache_folder())));
@@ -165,10 +178,10 @@ Verb compile_verb() {
             add_flag(app, "--serve", options.serve,
                      "For an operation of up to M rows: of every bucket, for rows that the host "
                      "says and rows in GPU memory");
+            add_kernels(app, options, "Options");
             add_option(app, "--arch", options.arch, "sm_90a, sm_89 or sm_80 [sm_90a]", "ARCH");
           },
           run, "stretto compile --arch sm_90a"};
 }
 
 }  // namespace stretto::cli
-            add_kernels(app, options, "Options");

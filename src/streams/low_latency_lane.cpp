@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "core/compile_errors.h"
 #include "streams/low_latency_heap.h"
 #include "stretto/device/lang/edge_kernel.h"
 #include "stretto/device/lang/kernels/round_trip_rows.h"
@@ -79,8 +80,8 @@ LowLatencyLane::LowLatencyLane(const Plan& plan, fabric::Fabric& fabric, KernelS
     if (one.kernel.empty()) continue;
     Collective& made = collectives_.at(one.id);
     made.is_own = true;
-    made.signals =
     made.sizes = one.sizes;
+    made.signals =
         group_->allocate("signals of kernel " + one.kernel, one.signals * sizeof(uint64_t), 0);
   }
   for (auto& [id, made] : collectives_) {
@@ -111,8 +112,8 @@ const cuda::LangKernel& LowLatencyLane::kernel_of(const Collective& made, Kernel
   try {
     return kernels.lang(own, of.kernel, of.threads, of.shared_bytes);
   } catch (const InternalError& error) {
-    throw UsageError(
-        fmt::format("{} does not compile for GPUs: {}", of.kernel.kernel, error.what()));
+    throw UsageError(fmt::format("{} does not compile for GPUs: {}", of.kernel.kernel,
+                                 first_compile_error(error.what())));
   }
 }
 

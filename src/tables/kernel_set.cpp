@@ -49,8 +49,13 @@ class KernelList {
         [&] { return lang_source(shape.kernel, shape.threads); }, false);
   }
   void add_edge_kernel(const LowLatencyShape& shape, const std::string& missing) {
-    if (missing.empty()) return add_low_latency(shape);
-    entries_.push_back({"collective " + shape.kernel.kernel, "", missing});
+    if (!missing.empty()) {
+      entries_.push_back({"collective " + shape.kernel.kernel, "", missing});
+    } else {
+      const size_t before = entries_.size();
+      add_low_latency(shape);
+      if (entries_.size() > before) entries_.back().is_graphs = true;
+    }
   }
   void add_copy_of_rows() {
     add(

@@ -10,9 +10,10 @@
 namespace stretto::cuda {
 
 struct KernelEntry {
-  std::string name;     // for people
-  std::string source;   // empty where `missing` says why there is none
-  std::string missing;  // why the architecture has no such kernel
+  std::string name;        // for people
+  std::string source;      // empty where `missing` says why there is none
+  std::string missing;     // why the architecture has no such kernel
+  bool is_graphs = false;  // a user's: what is wrong with it is its author's to mend
 };
 
 // Which fills and compares tensors: benchmarks and tests need it, runs do not.

@@ -107,5 +107,43 @@ TEST_F(CompileVerb, WhatCannotServeIsTold) {
   EXPECT_THAT(none.err, HasSubstr(narrow + " cannot serve gemm-ar m=300"));
 }
 
+// Headers of the graph's own kernels lie beside its file, or where --kernels says.
+TEST_F(CompileVerb, KernelsOfGraphsAreTakenFromTheirFolderAndNamedWhereTheyAreWrong) {
+  const ScratchFolder folder, apart;
+  const std::string graph = folder.file("own.graph",
+                                        "graph own m n k\n"
+                                        "kernel keep all-reduce \"keep.h\"\n"
+                                        "input x [m, k] cols\n"
+                                        "input w [n, k] cols\n"
+                                        "y = gemm x w\n"
+                                        "output y whole\n");
+  const auto said = [&](const std::vector<std::string>& more) {
+    return stretto_says(std::vector<std::string>{"compile", graph, "m=32", "n=32", "k=64",
+                                                 "--ranks", "2", "--arch", "sm_80", "--strategy",
+                                                 "sequential,kernel=keep"} +
+                        more);
+  };
+  EXPECT_THAT(said({}).out, HasSubstr("the text of its header 'keep.h'"));
+  apart.file("args.h", "using Words = stretto::device::uint64;\n");
+  const std::string head =
+      "#include \"args.h\"\n"
+      "template <class Format, class Block>\n"
+      "STRETTO_KERNEL void keep(Block& block, const EdgeArgs<Block>& args) {\n";
+  apart.file("keep.h",
+             "using namespace stretto::device;\n" + head + "  Words i = args.first(0);\n}\n");
+  const Said good = said({"--kernels", apart.path("")});
+  EXPECT_EQ(good.exit_code, 0) << good.err;
+  EXPECT_THAT(good.out, HasSubstr("collective keep<Bf16x8, GpuBlock> of 256 threads "));
+  apart.file("keep.h",
+             "using namespace stretto::device;\n" + head + "  Word i = args.first(0);\n}\n");
+  const Said bad = said({"--kernels", apart.path("")});
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_THAT(bad.err, HasSubstr("does not compile for sm_80: keep.h(5): error: "));
+  apart.file("keep.h", "#include \"none.h\"\n" + head + "}\n");
+  EXPECT_THAT(said({"--kernels", apart.path("")}).err,
+              AllOf(HasSubstr("keep.h(1): "), HasSubstr("cannot open source file"),
+                    HasSubstr("a header of your own lies beside the one that includes it")));
+}
+
 }  // namespace
 }  // namespace stretto

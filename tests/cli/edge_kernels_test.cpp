@@ -3,12 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <filesystem>
+
 #include "cli/command.h"
 #include "stub_environment.h"
 
 namespace stretto {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using Words = std::vector<std::string>;
@@ -120,6 +124,54 @@ TEST_F(EdgeKernelsOfGraphs, ThatAreWrongAreNamedWithTheirLine) {
   EXPECT_EQ(racing.exit_code, 1);
   EXPECT_THAT(racing.out, HasSubstr("kernel keep:"));
   EXPECT_THAT(racing.out, HasSubstr("keep.h:"));
+}
+
+// By names that are relative to who includes them, each once; errors are named with their line.
+TEST_F(EdgeKernelsOfGraphs, MayIncludeHeadersOfTheUsersOwn) {
+  std::filesystem::create_directories(folder_.path("parts/more"));
+  const std::string slot_of =
+      "#pragma once\n#include \"../common.h\"\n"
+      "inline Index slot_of(Index rank, Index ranks, Index part) { return rank * ranks * part; }\n";
+  folder_.file("parts/more/slot.h", slot_of);
+  folder_.file("parts/common.h",
+               "/* common\n#include \"nothing.h\"\n*/\nusing Index = stretto::device::uint64;\n");
+  header("#include \"parts/common.h\"\n" +
+         replaced(replaced(kHeader, "args.slots + me * ranks * args.part",
+                           "args.slots + slot_of(me, ranks, args.part)"),
+                  "using namespace", "#include \"parts/more/slot.h\"\nusing namespace"));
+  const Said said = stretto_says(line("run", {"--fill", "integers", "--json"}));
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_THAT(said.out, HasSubstr("\"verified\": true"));
+  folder_.file("parts/more/slot.h", replaced(slot_of, "{ return rank", "{ return bank"));
+  EXPECT_THAT(stretto_says(line("run")).err,
+              HasSubstr("kernel keep of 'keep.h' does not compile for the emulator: "
+                        "parts/more/slot.h:3:"));
+  folder_.file("parts/more/slot.h", slot_of);
+  header("#include \"parts/none.h\"\n" + std::string(kHeader));
+  EXPECT_THAT(stretto_says(line("run")).err,
+              AllOf(HasSubstr("keep.h:1:10: fatal error: parts/none.h: No such file"),
+                    HasSubstr("a header of your own lies beside the one that includes it, in the "
+                              "graph file's folder or that of --kernels")));
+}
+
+TEST_F(EdgeKernelsOfGraphs, ThatAreNotInTheirHeadersAreNamed) {
+  header(replaced(kHeader, "void keep(", "void kept("));
+  EXPECT_THAT(stretto_says(line("run")).err,
+              HasSubstr("does not compile for the emulator: the graph's kernel keep:1:"));
+}
+
+// Whatever ends the command while the compiler runs, which says that here itself.
+TEST_F(EdgeKernelsOfGraphs, LeaveNothingBehindWhereASignalEndsTheCommand) {
+  header();
+  const std::string stub =
+      folder_.file("c++", "#!/bin/sh\nkill -TERM $PPID\n(sleep 5; : > \"$TMPDIR/still-here\")\n");
+  std::filesystem::permissions(stub, std::filesystem::perms::owner_all);
+  const ScratchFolder temporary;
+  set("TMPDIR", temporary.path(""));
+  set("PATH", folder_.path("") + ":/usr/bin:/bin");
+  const Said said = stretto_says(line("run"));
+  EXPECT_EQ(said.exit_code, 128 + SIGTERM) << said.err;
+  EXPECT_TRUE(std::filesystem::is_empty(temporary.path("")));
 }
 
 TEST_F(EdgeKernelsOfGraphs, NeedACompiler) {

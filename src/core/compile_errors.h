@@ -1,0 +1,14 @@
+// What a compiler's report says first.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace stretto {
+
+// In one line: the first of its errors, and how many more there are; of an InternalError's text
+// that has a report, too. `folder`: where files lie that the user does not know, whose names begin
+// behind it; of an error in one of these, the user's line that has led there follows.
+std::string first_compile_error(std::string_view report, std::string_view folder = {});
+
+}  // namespace stretto
