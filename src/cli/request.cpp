@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <limits>
 
@@ -11,6 +12,7 @@
 #include "cli/operator_words.h"
 #include "cli/progress.h"
 #include "core/file.h"
+#include "core/parallel.h"
 #include "core/text.h"
 #include "gpu/shared_gpus.h"
 #include "machine/find_machine.h"
@@ -259,11 +261,12 @@ std::string short_name(const PlanFile& file, const std::vector<PlanFile>& files)
 }
 
 // What a stage says of the file's plan begins with the file, and the line where one is at fault.
-void visit_file(const PlanFile& file, const std::vector<PlanFile>& files,
+void visit_file(size_t at, const std::vector<PlanFile>& files,
                 const std::function<void(const NamedPlan&)>& visit) {
+  const PlanFile& file = files[at];
   try {
     const Plan* const whole = file.whole == nullptr ? nullptr : &file.whole->plan;
-    visit({short_name(file, files), nullptr, &file, &file.plan, whole});
+    visit({short_name(file, files), nullptr, &file, &file.plan, whole, at});
   } catch (const EndlessPlan&) {  // has its place
     throw;
   } catch (const WrongBuffer& error) {
@@ -276,31 +279,33 @@ void visit_file(const PlanFile& file, const std::vector<PlanFile>& files,
 }  // namespace
 
 void for_each_plan(const Request& request, Progress& progress,
-                   const std::function<void(const NamedPlan&)>& visit) {
-  for (const PlanFile& file : request.files) visit_file(file, request.files, visit);
+                   const std::function<void(const NamedPlan&)>& visit, size_t threads) {
+  for_each_in_parallel(request.files.size(), threads,
+                       [&](size_t i) { visit_file(i, request.files, visit); });
   if (!request.files.empty()) return;
   std::vector<Choice> choices = request.choices;
-  size_t visited = 0;
-  for (Choice& choice : choices) {
+  std::atomic<size_t> visited = 0;
+  for_each_in_parallel(choices.size(), threads, [&](size_t i) {
+    Choice& choice = choices[i];
     progress.show("planning " + choice.name,
                   static_cast<double>(visited++) / static_cast<double>(choices.size()));
     try {
       if (choice.refused.empty()) {
         const Plan plan = lower(request.planned, choice.schedule, request.machine);
         if (request.op == request.planned) {
-          visit({choice.name, &choice, nullptr, &plan});
+          visit({choice.name, &choice, nullptr, &plan, nullptr, i});
         } else {
           const Plan run = at_rows(plan, request.op.rows());
-          visit({choice.name, &choice, nullptr, &run, &plan});
+          visit({choice.name, &choice, nullptr, &run, &plan, i});
         }
-        continue;
+        return;
       }
     } catch (const UsageError& error) {  // too large for a stage
       if (request.need_all) throw;
       choice.refused = {error.what()};
     }
-    visit({choice.name, &choice, nullptr, nullptr});
-  }
+    visit({choice.name, &choice, nullptr, nullptr, nullptr, i});
+  });
   require_served(choices, request.need_all);
 }
 

@@ -53,15 +53,16 @@ int ranks_of_all(const std::vector<Operator>& operators);
 // than the GPUs have. Throws UsageError, SystemError.
 Machine resolve_machine(const Options& options, int ranks, const OnGpus& gpus = {});
 // The names and plans of a request, one after the other: a plan may be large, so of those that are
-// made only one lives at a time. `refused` choices are passed with an empty plan. Where not all are
-// needed, so is one whose plan or visit turns out to be refused: what is known of the others is not
-// lost.
+// made only as many live at a time as there are `threads`, which visit theirs side by side.
+// `refused` choices are passed with an empty plan. Where not all are needed, so is one whose plan
+// or visit turns out to be refused: what is known of the others is not lost.
 struct NamedPlan {
   std::string name;
   const Choice* choice = nullptr;  // null: the plan is from a file
   const PlanFile* file = nullptr;  // null: it is not
   const Plan* plan = nullptr;      // null: the choice is refused
   const Plan* whole = nullptr;     // with --rows: the plan for all rows; null: `plan` is that
+  size_t at = 0;                   // among those of the request
 
   std::string reason() const { return choice == nullptr ? "" : choice->reason; }
   const PlanLines* lines() const { return file == nullptr ? nullptr : &file->lines; }
@@ -76,6 +77,6 @@ struct PlanRow {
   void describe(const NamedPlan& named);
 };
 void for_each_plan(const Request& request, Progress& progress,
-                   const std::function<void(const NamedPlan&)>& visit);
+                   const std::function<void(const NamedPlan&)>& visit, size_t threads = 1);
 
 }  // namespace stretto::cli

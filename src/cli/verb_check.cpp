@@ -1,6 +1,7 @@
 // stretto check: proves a plan free of races and deadlocks, or says what is wrong.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -17,76 +18,113 @@
 namespace stretto::cli {
 namespace {
 
+constexpr size_t kMostThreads = 8;  // a plan and its proof may take a gigabyte
+
+// Of one plan, or why there is none.
+struct Verdict {
+  std::string name;
+  std::string refused;  // empty: there is a plan
+  CheckReport report;
+  const PlanFile* file = nullptr;
+  Json json;
+
+  bool good() const { return !refused.empty() || report.clean(); }
+};
+
+Verdict refused(const NamedPlan& named) {
+  const std::vector<std::string>& why = named.choice->refused;
+  Json json = {{"strategy", named.name}, {"refused", why}};
+  return {named.name, "cannot serve this: " + join(why, "; "), {}, nullptr, std::move(json)};
+}
+
+Verdict judged(const std::string& name, const Plan& plan, CheckReport report, const PlanFile* file,
+               const std::string& reason) {
+  Json json = {{"strategy", name},
+               {"schedule", plan.schedule},
+               {"refused", Json::array()},
+               {"plan", plan_counts(plan)},
+               {"check", to_json(report, plan, file == nullptr ? nullptr : &file->lines)}};
+  if (!reason.empty()) json["reason"] = reason;
+  return {name, "", std::move(report), file, std::move(json)};
+}
+
+// What ranks enqueue for a run of fewer rows is the program of the whole plan: that is judged too,
+// and has a verdict of its own where something is wrong with it.
+std::vector<Verdict> verdicts_of(const NamedPlan& named) {
+  if (named.plan == nullptr) return {refused(named)};
+  CheckReport report = check(*named.plan), whole;
+  if (named.whole != nullptr) {
+    whole = check(*named.whole);
+    if (report.clean()) report.no_program = whole.no_program;
+  }
+  std::vector<Verdict> verdicts = {
+      judged(named.name, *named.plan, std::move(report), named.file, named.reason())};
+  if (!whole.clean()) {
+    verdicts.push_back(judged(fmt::format("{}, all {} rows", named.name, named.whole->op.rows()),
+                              *named.whole, std::move(whole),
+                              named.file == nullptr ? nullptr : named.file->whole.get(), ""));
+  }
+  return verdicts;
+}
+
 // One row a plan; what is wrong with it, below the table.
-struct Verdicts {
+struct Page {
   Table table{{"strategy", "verdict", "tasks", "waits", "notifies", "accesses proved", "runs"}};
   std::string problems;
 
-  void add(const std::string& name, const CheckReport& report, const PlanFile* file) {
+  void add(const Verdict& verdict) {
+    if (!verdict.refused.empty()) return table.add_remark(verdict.name, verdict.refused);
+    const CheckReport& report = verdict.report;
     const size_t count = report.diagnostics.size();
     const std::string clean = report.no_program.empty() ? "clean" : "clean, no program";
-    const std::string verdict =
+    const std::string word =
         report.clean()
             ? paint(Style::good, clean)
             : paint(Style::bad, fmt::format("{}{} problem{}", count, report.truncated ? "+" : "",
                                             count == 1 ? "" : "s"));
-    table.add({name, verdict, std::to_string(report.tasks), std::to_string(report.waits),
+    table.add({verdict.name, word, std::to_string(report.tasks), std::to_string(report.waits),
                std::to_string(report.notifies), std::to_string(report.pairs_proved),
                std::to_string(report.epochs)});
     if (report.clean() && !report.no_program.empty()) {
-      problems +=
-          "\n" +
-          wrap(fmt::format("{}: GPUs have no program for it: {}", name, report.no_program), 0);
+      problems += "\n" + wrap(fmt::format("{}: GPUs have no program for it: {}", verdict.name,
+                                          report.no_program),
+                              0);
     }
     if (report.clean()) return;
-    problems += fmt::format("\n{}\n", name) +
-                print_diagnostics(report, file, std::numeric_limits<size_t>::max());
+    problems += fmt::format("\n{}\n", verdict.name) +
+                print_diagnostics(report, verdict.file, std::numeric_limits<size_t>::max());
   }
 };
 
 Outcome run(const Options& options) {
   const Request request = resolve(options);
   say_why(request.choices, request.planned, request.machine);
-  Verdicts verdicts;
-  Json results = Json::array();
-  bool clean = true;
-  const auto tell = [&](const std::string& name, const Plan& plan, const CheckReport& report,
-                        const PlanFile* file, const std::string& reason) {
-    clean &= report.clean();
-    verdicts.add(name, report, file);
-    results.push_back({{"strategy", name},
-                       {"schedule", plan.schedule},
-                       {"refused", Json::array()},
-                       {"plan", plan_counts(plan)},
-                       {"check", to_json(report, plan, file == nullptr ? nullptr : &file->lines)}});
-    if (!reason.empty()) results.back()["reason"] = reason;
-  };
+  std::vector<std::vector<Verdict>> by_plan(request.num_plans());
   {
     Progress progress;
-    for_each_plan(request, progress, [&](const NamedPlan& named) {
-      progress.show("checking " + named.name,
-                    static_cast<double>(results.size()) / static_cast<double>(request.num_plans()));
-      if (named.plan == nullptr) {
-        verdicts.table.add_remark(named.name,
-                                  "cannot serve this: " + join(named.choice->refused, "; "));
-        results.push_back({{"strategy", named.name}, {"refused", named.choice->refused}});
-        return;
-      }
-      CheckReport report = check(*named.plan);
-      if (named.whole == nullptr) {
-        return tell(named.name, *named.plan, report, named.file, named.reason());
-      }
-      // What ranks enqueue for a run of fewer rows is the program of the whole plan.
-      const CheckReport whole = check(*named.whole);
-      if (report.clean()) report.no_program = whole.no_program;
-      tell(named.name, *named.plan, report, named.file, named.reason());
-      if (whole.clean()) return;
-      tell(fmt::format("{}, all {} rows", named.name, named.whole->op.rows()), *named.whole, whole,
-           named.file == nullptr ? nullptr : named.file->whole.get(), "");
-    });
+    std::atomic<size_t> done = 0;
+    for_each_plan(
+        request, progress,
+        [&](const NamedPlan& named) {
+          progress.show("checking " + named.name,
+                        static_cast<double>(done) / static_cast<double>(by_plan.size()));
+          by_plan[named.at] = verdicts_of(named);
+          ++done;
+        },
+        kMostThreads);
+  }
+  Page page;
+  Json results = Json::array();
+  bool clean = true;
+  for (std::vector<Verdict>& verdicts : by_plan) {
+    for (Verdict& verdict : verdicts) {
+      clean &= verdict.good();
+      page.add(verdict);
+      results.push_back(std::move(verdict.json));
+    }
   }
   const ExitCode code = clean ? kGood : kWrong;
-  if (!options.json) return {verdicts.table.print() + verdicts.problems, code};
+  if (!options.json) return {page.table.print() + page.problems, code};
   Json json = json_header("check");
   json["clean"] = clean;
   json["operator"] = to_json(request.op);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <nlohmann/json.hpp>
 
@@ -25,6 +26,7 @@ namespace {
 
 constexpr size_t kLabelWidth = 12;
 constexpr size_t kCriticalStepsShown = 40;
+constexpr size_t kMostThreads = 8;  // a plan and its simulation may take a gigabyte
 
 struct Row {
   std::string name;
@@ -165,18 +167,20 @@ Outcome run(const Options& options) {
   const Request request = resolve(options);
   say_why(request.choices, request.planned, request.machine);
   const bool single = request.num_plans() == 1;
-  std::vector<Row> rows;
+  // Charts and traces have the plans in their order.
+  const bool in_turn = options.chart || !options.perfetto.empty();
+  std::vector<Row> rows(request.num_plans());
+  std::atomic<size_t> done = 0;
   Charts charts;
   PerfettoTrace trace({.machine = request.machine.name});
   Progress progress;
   const auto simulate_plan = [&](const NamedPlan& named) {
     progress.show("simulating " + named.name,
-                  static_cast<double>(rows.size()) / static_cast<double>(request.num_plans()));
-    Row row;
+                  static_cast<double>(done++) / static_cast<double>(rows.size()));
+    Row& row = rows[named.at];
     row.name = named.name;
     if (named.plan == nullptr) {
       row.refused = named.choice->refused;
-      rows.push_back(std::move(row));
       return;
     }
     const Plan& plan = *named.plan;
@@ -194,7 +198,6 @@ Outcome run(const Options& options) {
     if (!options.perfetto.empty()) {
       trace.add(plan, row.simulation, named.lines(), single ? "" : named.name);
     }
-    rows.push_back(std::move(row));
   };
   // Beside the plans, where there is a core for it: it may take as long as they do.
   const std::string schedule =
@@ -204,7 +207,7 @@ Outcome run(const Options& options) {
   std::exception_ptr failure;
   for_each_in_parallel(is_among ? 1 : 2, 2, [&](size_t i) {
     if (i == 0) {
-      for_each_plan(request, progress, simulate_plan);
+      for_each_plan(request, progress, simulate_plan, in_turn ? 1 : kMostThreads);
     } else {
       try {
         sequential = sequential_us(request);

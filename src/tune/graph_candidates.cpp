@@ -4,6 +4,7 @@
 #include "schedule/row_parts.h"
 #include "stretto/error.h"
 #include "stretto/tune.h"
+#include "tune/expected_schedule.h"
 #include "tune/predict.h"
 #include "tune/product_turns.h"
 
@@ -15,7 +16,8 @@ constexpr int kMostSplit = 2;
 
 class Candidates {
  public:
-  Candidates(const Operator& op, const Machine& machine) : op_(op), machine_(machine) {}
+  Candidates(const Operator& op, const Machine& machine, Predictions& predictions)
+      : op_(op), machine_(machine), predictions_(predictions) {}
 
   // Those that can serve and are not known yet, simulated on all cores.
   void add(const std::vector<OperatorSchedule>& schedules) {
@@ -27,7 +29,7 @@ class Candidates {
     }
     std::vector<OperatorSchedule> added;
     for (size_t i = first; i < all_.size(); ++i) added.push_back(all_[i].schedule);
-    const std::vector<double> us = predicted_us(op_, added, machine_);
+    const std::vector<double> us = predictions_.us(op_, added);
     for (size_t i = 0; i < added.size(); ++i) all_[first + i].predicted_us = us[i];
   }
 
@@ -57,6 +59,7 @@ class Candidates {
 
   const Operator& op_;
   const Machine& machine_;
+  Predictions& predictions_;
   std::vector<GraphCandidate> all_;
 };
 
@@ -74,9 +77,10 @@ std::vector<OperatorSchedule> of_presets(const Operator& op, const Machine& mach
 std::vector<GraphCandidate> graph_candidates(const Operator& op, const Machine& machine,
                                              size_t more) {
   const std::vector<OperatorSchedule> whole = of_presets(op, machine);
-  Candidates candidates(op, machine);
+  Predictions predictions(machine);  // what `auto` weighs is asked for again
+  Candidates candidates(op, machine, predictions);
   std::vector<OperatorSchedule> usual = whole;
-  usual.push_back(auto_schedules(op, machine, Tuning()).schedule);
+  usual.push_back(auto_schedules(op, machine, Tuning(), predictions).schedule);
   candidates.add(usual);
   if (!candidates.any()) {
     throw UsageError(op.name() + ": no preset can serve it on this machine");
