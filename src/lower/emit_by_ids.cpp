@@ -109,8 +109,10 @@ void emit_by_ids(Lowering& state, RoutedLowering& product) {
 
 void dispatch_by_ids(RoutedEmission& of) {
   const std::vector<RoutedLowering*> products = of_same_blocks(of);
-  const auto sums = std::find_if(products.begin(), products.end(),
-                                 [](const RoutedLowering* one) { return one->has_sums(); });
+  // Sums that go back in another way bring their weights themselves.
+  const auto sums = std::find_if(products.begin(), products.end(), [](const RoutedLowering* one) {
+    return one->has_sums() && one->goes_by_ids();
+  });
   dispatch_by_token(of, sums == products.end() ? nullptr : &(*sums)->weights, std::nullopt);
 }
 

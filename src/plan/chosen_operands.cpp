@@ -95,9 +95,8 @@ bool counts_bad_ids(const Plan& plan, const Instr& instr) {
       if (one.id == instr.id) return is_first;
       seen.push_back(ids);
       // Ids that came with tokens are those of all ranks.
-      const bool adds = form_of(one.collective).adds;
-      if (const Region* const all = adds ? nullptr : dispatched(plan, one).ids)
-        seen.push_back(*all);
+      if (form_of(one.collective).adds) continue;
+      if (const Region* const all = dispatched(plan, one).ids) seen.push_back(*all);
     }
   }
   return false;

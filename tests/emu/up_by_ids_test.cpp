@@ -81,14 +81,18 @@ TEST_P(UpByIds, AreRightInGraphsOfOnesOwn) {
         tokens + ids + shared + g + "a = silu g\noutput a cols\n",
         tokens + ids + shared + "input b [1, f] cols\n" + g + "a = bias g b\noutput a cols\n",
         tokens + shared + "input r [experts, h] whole\ns = gemm x r\nids = top_k s k=k\n" + g +
-            "a = gelu g\noutput a cols\n"}) {
+            "a = gelu g\noutput a cols\n",
+        tokens + ids + shared + "input jds [t, k] rows i32\ninput v [experts, f, h] rows\n" + g +
+            "a = silu g\nc = grouped x v jds\nb = gelu c\noutput a cols\noutput b cols\n"}) {
     expect_served(own_graph(lines, sizes, ranks), CollectiveKind::dispatch_all);
   }
   Sizes dealt = sizes;
   for (auto& [name, size] : dealt) size = name == "experts" ? 3 * ranks - 1 : size;
-  for (const std::string counts : {"", "n = count ids experts=experts\noutput n rows\n"}) {
-    const std::string lines = tokens + ids + "input w [experts, f, h] experts\n" + g +
-                              "a = silu g\noutput a routed\n" + counts;
+  for (const std::string more :
+       {"output a routed\n", "output a routed\nn = count ids experts=experts\noutput n rows\n",
+        "input v [experts, h, f] experts\nd = grouped a v ids\noutput d routed\n"}) {
+    const std::string lines =
+        tokens + ids + "input w [experts, f, h] experts\n" + g + "a = silu g\n" + more;
     expect_served(own_graph(lines, dealt, ranks), CollectiveKind::dispatch);
   }
 }
@@ -129,6 +133,27 @@ TEST(UpByIdsOfOwnGraphs, AreRefusedInParts) {
   EXPECT_THAT(legal(op, by_ids(op, machine, 2), machine),
               testing::Contains(testing::HasSubstr(
                   "collectives=low-latency with parts of rows, of which a has all: take split=1")));
+}
+
+// Rows of the same ids that are only moved, and added up, are another product's.
+TEST(UpByIdsOfOwnGraphs, StandBesideSumsOfTheSameIds) {
+  const Operator op = own_graph(
+      "input x [t, h] rows\ninput ids [t, k] rows i32\ninput weights [t, k] rows fp32\n"
+      "input w [experts, f, h] rows\ng = grouped x w ids\na = silu g\n"
+      "p = permute x ids experts=experts\ny = weigh p ids weights\noutput a cols\noutput y rows\n",
+      {{"t", 29}, {"h", 80}, {"f", 96}, {"experts", 6}, {"k", 3}}, 3);
+  const Machine machine = small_machine(3, kSms);
+  for (const char* text : {"low-latency", "a:low-latency/y:tiles,tile=16x16,comm-sms=2",
+                           "a:library,mover=copy-engine/y:low-latency",
+                           "a:low-latency,tile=16x16,gemm=tiles/"
+                           "y:tiles,tile=16x16,comm-sms=2,granularity=whole"}) {
+    SCOPED_TRACE(text);
+    const OperatorSchedule schedule = parse_schedules(text, op, machine);
+    ASSERT_THAT(legal(op, schedule, machine), testing::IsEmpty());
+    const Plan plan = lower(op, schedule, machine);
+    expect_proved(plan);
+    for (const RoutingKind routing : kRoutings) expect_right(plan, {.routing = {routing, {}}});
+  }
 }
 
 // Sums of teams beside it go in another way, since these collectives join all ranks.
