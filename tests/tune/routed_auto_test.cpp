@@ -72,7 +72,7 @@ TEST(RoutedAuto, SendsFewTokensByTheirIdsAroundProducts) {
   }
 }
 
-// Tiles between kernels are simulated to be faster, and took a seventh longer than that.
+// Tiles between kernels wait for weights longer than the kernel of experts does.
 TEST(RoutedAuto, TakesWholeProductsWhereTilesWaitForWeights) {
   for (const char* sizes : {"moe-tp-up t=64 h=4096 f=14336 experts=8 k=2",
                             "moe-tp-up t=64 h=2048 f=768 experts=128 k=8",
@@ -82,10 +82,10 @@ TEST(RoutedAuto, TakesWholeProductsWhereTilesWaitForWeights) {
     const Operator op = parse_operator(std::string(sizes) + " ranks=2 dtype=bf16");
     const Machine machine = default_machine(op.ranks);
     const AutoSchedules found = auto_schedules(op, machine, load_tuning());
-    EXPECT_TRUE(found.reason.starts_with("library, rows by ids, simulated:")) << found.reason;
+    EXPECT_TRUE(found.reason.starts_with("library")) << found.reason;
     EXPECT_LT(us_of(op, found.schedule, machine),
-              1.14 * us_of(op, schedule_of(find_preset("sequential"), op, machine), machine));
-    EXPECT_LT(us_of(op, found.schedule, machine),
+              1.04 * us_of(op, schedule_of(find_preset("sequential"), op, machine), machine));
+    EXPECT_LE(us_of(op, found.schedule, machine),
               us_of(op, schedule_of(find_preset("library"), op, machine), machine));
   }
 }
