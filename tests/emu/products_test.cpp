@@ -130,7 +130,7 @@ TEST(Products, ShareClustersAndWhoMakesCollectives) {
   EXPECT_THAT(reasons_of("library/down:low-latency"),
               ElementsAre("down: collectives=low-latency beside collectives=nccl of o, and all "
                           "products with mover=nccl have one: take collectives=nccl here, or "
-                          "low-latency there"));
+                          "collectives=low-latency there"));
   EXPECT_THAT(reasons_of("tiles/down:low-latency"), IsEmpty());
   EXPECT_THAT(reasons_of("tiles/down:library/qkv:library,algorithm=3"), IsEmpty());
 }
