@@ -42,11 +42,11 @@ def tiles_of(rows, experts, n, k, product):
     found = []
     for gathers in (False, True):
         mean = rows // max(experts, 1)
-        made = [short for tile in TILES if has_registers(tile, gathers) and k >= 128 * tile.ranges
+        made = [short for tile in TILES if has_registers(tile, gathers, joins=product == "up") and k >= 128 * tile.ranges
                 and (short := for_short_k(tile, mean, k))]
         us = {tile: expert_us(tile, mean, experts, n, k, gathers) for tile in made}
         near = [tile for tile in us if us[tile] < WORTH_TIMING * min(us.values())]
-        chosen = fitted(rows, experts, n, k, gathers=gathers)
+        chosen = fitted(rows, experts, n, k, gathers=gathers, joins=product == "up")
         order = sorted(near, key=lambda tile: (tile != chosen, us[tile]))
         found += [filled(tile._replace(gathers=gathers, follower="swiglu" if product == "up" else "none"))
                   for tile in order[:MOST_TIMED]]
@@ -110,7 +110,7 @@ def run(kernels, load, product, weights, rivals):
     wrong = {name: error for name, error in errors.items() if not error < WORST_ERROR}
     if not kernels:
         return None
-    chosen = fitted(routing.rows, routing.active, n, k)._replace(follower="swiglu" if product == "up" else "none")
+    chosen = fitted(routing.rows, routing.active, n, k, joins=product == "up")._replace(follower="swiglu" if product == "up" else "none")
     return {"load": load, "product": product, "rows": routing.rows, "experts": weights.shape[0],
             "active": routing.active, "most": most, "n": n, "k": k, "chosen": chosen.name,
             "wrong": wrong, "us": contest({name: call for name, call in calls.items() if name not in wrong})}

@@ -49,10 +49,10 @@ TENSOR = {128: 2.3, 192: 2.15, 256: 2.38}
 SHORT_K, FEWEST_ROWS, ROWS_OF_TALL, STAGES_OF_SHORT_K = 256, 32, 96, 4
 
 
-def has_registers(tile, gathers, scatters=False):
-    if gathers and tile.rows > (192 if tile.columns == 128 else 128):
-        return False
-    return not scatters or tile.columns < 256 or tile.rows <= 128
+def has_registers(tile, gathers, scatters=False, joins=False):
+    if tile.columns == 256 and tile.rows > 128:
+        return not scatters and (not gathers or joins)
+    return not gathers or tile.rows <= (192 if tile.columns == 128 else 128)
 
 
 def cuts_of(rows, spread, most):
@@ -113,12 +113,12 @@ def for_short_k(tile, mean, k):
     return short if short.stages >= STAGES_OF_SHORT_K else None
 
 
-def fitted(rows, experts, columns, k, num_sms=132, gathers=False):
+def fitted(rows, experts, columns, k, num_sms=132, gathers=False, joins=False):
     """Of `rows` rows of all experts together."""
     mean = rows // max(experts, 1)
 
     def best(ranges, sms):
-        tiles = [short for tile in TILES if tile.ranges == ranges and has_registers(tile, gathers)
+        tiles = [short for tile in TILES if tile.ranges == ranges and has_registers(tile, gathers, joins=joins)
                  and (short := for_short_k(tile, mean, k))]
         us = [expert_us(tile, mean, experts, columns, k, gathers, sms) for tile in tiles]
         return min(us), tiles[us.index(min(us))]

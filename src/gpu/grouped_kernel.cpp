@@ -107,23 +107,18 @@ std::string why_illegal(const GroupedConfig& config) {
         "not {}",
         config.columns, device::kUnitRows, most, config.rows);
   }
-  // Of these a warpgroup more leaves too few registers; and so do warps that store by index.
-  const int most_gathered = config.columns == 128 ? device::kMostGathered : 128;
+  // A warpgroup that gathers leaves registers for less, unless half of a tile is all that is kept.
+  const bool keeps_half = config.columns == 256 && config.follower == Follower::swiglu;
+  const int most_gathered = config.columns == 128 ? device::kMostGathered : keeps_half ? 144 : 128;
   if (config.gathers && config.rows > most_gathered) {
     return fmt::format(
-        "a grouped kernel gathers for tiles of {} columns by at most {} rows, not {}",
+        "a grouped kernel gathers for such tiles of {} columns by at most {} rows, not {}",
         config.columns, most_gathered, config.rows);
   }
   if (config.columns == 256 && config.rows > 128 && (config.scatters || config.weighs)) {
     return fmt::format(
         "a grouped kernel's tiles of 256 columns have at most 128 rows where these are stored by "
         "index or weighed, not {}",
-        config.rows);
-  }
-  if (config.gathers && config.rows % 32 != 0) {
-    return fmt::format(
-        "a grouped kernel gathers 32 rows at once: its tiles have a multiple of that, "
-        "not {}",
         config.rows);
   }
   // Clusters of four find too few places on a GPU.
@@ -155,7 +150,8 @@ std::string why_illegal(const GroupedConfig& config) {
 GroupedConfig fitted(GroupedConfig config, const GroupedShape& shape, int num_sms) {
   const int64_t rows = shape.rows / std::max<int64_t>(shape.experts, 1);
   const bool by_index = config.scatters || config.weighs;
-  const ExpertLoad load{rows, shape.experts, shape.columns, shape.k, by_index};
+  const bool joins = config.follower == Follower::swiglu;
+  const ExpertLoad load{rows, shape.experts, shape.columns, shape.k, by_index, joins};
   const ExpertTile tile = expert_tile(load, config.gathers, num_sms);
   config.columns = tile.columns;
   config.rows = tile.rows;

@@ -23,12 +23,12 @@ constexpr ExpertTile kTiles[] = {
     {192, 32, 6},  {128, 32, 10}, {192, 160, 4}, {256, 144, 4}, {128, 64, 8, 2}, {128, 128, 6, 2},
 };
 
-// A warpgroup more gathers, which leaves too few registers for the tallest tiles; and what stores
-// rows by index leaves too few for 144 of 256 columns.
+// A warpgroup more gathers, which leaves too few registers for the tallest tiles, unless half of a
+// tile is all that is kept; and what stores rows by index leaves too few for 144 of 256 columns.
 bool has_registers_for(const ExpertTile& tile, const ExpertLoad& of, bool gathers) {
-  const int most = tile.columns == 128 ? 192 : 128;
-  if (gathers && tile.rows > most) return false;
-  return !of.scatters || tile.columns < 256 || tile.rows <= 128;
+  const bool is_tall = tile.columns == 256 && tile.rows > 128;
+  if (is_tall) return !of.scatters && (!gathers || of.joins);
+  return !gathers || tile.rows <= (tile.columns == 128 ? 192 : 128);
 }
 
 // One H200, 2400 times of products of six models, most of them of

@@ -13,6 +13,7 @@ struct ExpertLoad {
   int64_t columns = 0;
   int64_t k = 0;
   bool scatters = false;  // rows of the result are stored by index
+  bool joins = false;     // of two columns one is stored, as SwiGLU makes it
 };
 
 struct ExpertTile {

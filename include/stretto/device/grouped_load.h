@@ -123,7 +123,7 @@ STRETTO_DEVICE void grouped_gather(const GroupedParams& params,
   constexpr GroupedLayout kLayout = layout_of(kConfig);
   constexpr uint32 kAtOnce = 4;  // rows of a lane, 8 apart
   constexpr uint32 kPairs = kLayout.gather_warps / 2;
-  constexpr uint32 kWords = kConfig.rows / 2;
+  constexpr uint32 kWords = (kConfig.rows + 31) / 32 * 16;  // of 32 rows at once
   const uint32 lane = threadIdx.x % 32, part = warp % 2, pair = warp / 2;
   const uint32 first_row = part * 4 + lane / 8;
   const uint32 piece = lane % 8 * 16;
@@ -165,8 +165,13 @@ STRETTO_DEVICE void grouped_gather(const GroupedParams& params,
         const auto source = [&](int32 j) {
           return from + static_cast<uint64>(offset.word[j]) * 16;
         };
-        copy_four_async<1024>(to + row * 128, source(0), source(1), source(2), source(3), bytes,
-                              row + kUnitRows < rows ? bytes : 0);
+        // Behind the last unit of the tallest tile there may be no room for another, even of zeros.
+        if (kConfig.rows % 32 != 0 && row + kUnitRows >= kConfig.rows) {
+          copy_two_async<1024>(to + row * 128, source(0), source(1), bytes);
+        } else {
+          copy_four_async<1024>(to + row * 128, source(0), source(1), source(2), source(3), bytes,
+                                row + kUnitRows < rows ? bytes : 0);
+        }
       }
       barrier_arrive_after_copies(shared.full + ring.slot * 8);
       ring.advance<kConfig.stages>();

@@ -83,7 +83,7 @@ STRETTO_HOST_DEVICE GroupedLayout layout_of(const GroupedConfig& config) {
   layout.shared_bytes = 1024 + config.stages * (layout.a_bytes + layout.b_bytes) +
                         layout.chunk_rings * kChunkSlots * layout.slot_bytes + 512 +
                         4 * (3 * kMostExperts + 4) + 16 * kTileNotes + 32 + kTileNotes * 8 +
-                        layout.gather_warps * config.rows * 2;
+                        layout.gather_warps * ((config.rows + 31) / 32 * 32) * 2;
   return layout;
 }
 

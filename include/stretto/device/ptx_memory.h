@@ -157,6 +157,16 @@ STRETTO_DEVICE void copy_four_async(uint32 destination, uint64 a, uint64 b, uint
       : "memory");
 }
 
+// Two of these.
+template <int32 kStep>
+STRETTO_DEVICE void copy_two_async(uint32 destination, uint64 a, uint64 b, uint32 bytes) {
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16, %3;\n"
+      "cp.async.cg.shared.global [%0 + %4], [%2], 16, %3;" ::"r"(destination),
+      "l"(a), "l"(b), "r"(bytes), "n"(kStep)
+      : "memory");
+}
+
 // Vectors of global memory that are read or written once, past the SM's cache.
 STRETTO_DEVICE Vec16 load_vector(uint64 address) {
   Vec16 v;
