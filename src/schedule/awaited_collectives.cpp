@@ -79,11 +79,25 @@ bool awaits_what_segments_make(const Operator& op, const OperatorSchedule& sched
   });
 }
 
+// Of the graph's kernels that schedules take.
+int most_kernel_blocks(const Operator& op, const OperatorSchedule& schedule) {
+  int most = 0;
+  for (const Schedule& one : schedule.products) {
+    for (const EdgeKernel& kernel : op.kernels) {
+      if (kernel.name == one.kernel) most = std::max(most, kernel.blocks);
+    }
+  }
+  return most;
+}
+
 }  // namespace
 
 int sms_for_collectives(const Operator& op, const OperatorSchedule& schedule, int set_aside) {
-  if (set_aside > 0 || op.ranks == 1) return set_aside;
-  return Brought(op, schedule).any_is_awaited() || awaits_what_segments_make(op, schedule) ? 1 : 0;
+  const int needed = std::max(1, most_kernel_blocks(op, schedule));
+  if (set_aside >= needed || op.ranks == 1) return set_aside;
+  const bool is_awaited =
+      Brought(op, schedule).any_is_awaited() || awaits_what_segments_make(op, schedule);
+  return is_awaited ? needed : set_aside;
 }
 
 }  // namespace stretto

@@ -7,7 +7,8 @@ namespace stretto {
 
 // The SMs that collectives have to themselves, where the schedules that make them set so many
 // aside: one at least where blocks may hold all others while they wait for what a collective
-// brings. These are
+// brings, and where a kernel of the graph's makes one, an SM for each of its blocks, so that these
+// may wait for each other. Such blocks are
 //   - blocks of a product with flags or counters that waits inside its kernel for what a collective
 //     with sync=event brings, which starts between kernels: for its input, and so the stages over
 //     rows behind it, and for all that is added to its sums;

@@ -255,7 +255,14 @@ std::string why_no_sm_left(const Operator& op, const OperatorSchedule& schedule,
     int& most = by_nccl ? nccl : blocks;
     most = std::max(most, one.comm_sms);
   }
+  const int set_aside = nccl;
   nccl = sms_for_collectives(op, schedule, nccl);
+  if (nccl > std::max(1, set_aside) && blocks + nccl >= machine.sms) {
+    return fmt::format(
+        "a kernel of {} blocks, each with an SM while others wait for it in theirs, beside "
+        "comm-sms={}: {} has {} SMs, give it at most blocks={} in the graph",
+        nccl, blocks, machine.name, machine.sms, std::max(1, machine.sms - 1 - blocks));
+  }
   if (op.ranks == 1 || blocks == 0 || nccl == 0 || blocks + nccl < machine.sms) return {};
   return fmt::format(
       "comm-sms={} for NCCL beside comm-sms={} of other products leave no SM to compute on: {} has "

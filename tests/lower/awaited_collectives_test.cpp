@@ -101,6 +101,30 @@ TEST(AwaitedCollectives, AndMoversLeaveAnSmToComputeOn) {
   EXPECT_THAT(reasons, testing::ElementsAre(testing::HasSubstr("leave no SM to compute on")));
 }
 
+// A kernel of the graph's, whose blocks may wait for each other, has an SM for each of them.
+TEST(AwaitedCollectives, OfTheGraphsKernelsFindAnSmForEveryBlock) {
+  const auto op_of = [](int blocks, const char* rest) {
+    return make_graph(
+        parse_graph(fmt::format("graph own m\nkernel k reduce-scatter \"k.h\" blocks={}\n"
+                                "input x [m, 16] cols\ninput v [16, 16] cols\n"
+                                "input w [16, 16] cols\ng = gemm x v\nu = gemm x w\n{}",
+                                blocks, rest)),
+        {{"m", 256}}, 2, DType::bf16);
+  };
+  const std::string text = "g:sequential,kernel=k/u:tiles,mover=epilogue,comm-sms=0,tile=8x8";
+  const char* const sum = "y = add u g\noutput y rows\n";
+  EXPECT_EQ(proved_lanes(op_of(1, sum), text), kSms - 1);
+  EXPECT_EQ(proved_lanes(op_of(3, sum), text), kSms - 3);
+  EXPECT_EQ(proved_lanes(op_of(3, "output g rows\noutput u rows\n"), text), kSms);
+  const Machine machine = small_machine(2, kSms);
+  const Operator all = op_of(kSms, sum);
+  EXPECT_THAT(
+      legal(all, parse_schedules(text, all, machine), machine),
+      testing::ElementsAre(testing::HasSubstr(
+          "a kernel of 4 blocks, each with an SM while others wait for it in theirs, beside "
+          "comm-sms=0: small has 4 SMs, give it at most blocks=3 in the graph")));
+}
+
 // Tiles of the edge in front of the product wait inside their kernel, and its own collective is to
 // have an SM.
 TEST(AwaitedCollectives, AndMoversOfAnEdgeInFrontLeaveAnSmToComputeOn) {
