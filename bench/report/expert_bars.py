@@ -3,12 +3,12 @@
 
     bench/report/expert_bars.py FILE...     results of bench/contests/layers.py
 
-A row's floors are of one rank: its products at the best rates that bench/results/grouped_*_h200_x1.json have (weights
-of experts that some token chooses, or multiplications at the rate of as many rows an expert or fewer), sums of choices
-as reads and writes of memory, and bytes that leave a GPU at the rate of copy engines. *Floor*: the longer of products
-and link, all else hidden. *In turn*: all of these one behind the other, without a launch between. A bar that the
-library's time over the floor does not reach is out of reach by arithmetic; one that it reaches over the floor but not
-in turn needs communication that is hidden. *Lost*: what Stretto takes beyond *in turn*. Rows that were measured with
+A row's floors are of one rank: its products at the best rates that bench/results/grouped_*, expert_cuts_ and
+expert_tall*_h200_x1.json have (weights of experts that some token chooses, or multiplications at the rate of as many
+rows an expert or fewer), sums of choices as reads and writes of memory, and bytes that leave a GPU at the rate of copy
+engines. *Floor*: the longer of products and link, all else hidden. *In turn*: all of these one behind the other,
+without a launch between. A bar that the library's time over the floor does not reach is out of reach by arithmetic; one
+that it reaches over the floor but not in turn needs communication that is hidden. *Lost*: what Stretto takes beyond *in turn*. Rows that were measured with
 --kernels have a table of what kernels of each contestant take.
 """
 
@@ -30,6 +30,13 @@ BYTES = 2  # of an element
 MOST_KERNELS = 10
 
 
+def best_us(row):
+    """Of the tile that the kernel took; of the fastest where all that could be were timed."""
+    if "tile" in row:
+        return row["us"][row["tile"]][0]
+    return min(us[0] for name, us in row["us"].items() if name[0].isdigit() and "gathered" not in name)
+
+
 class Rates:
     """The best that the kernel of experts was measured at: bytes a microsecond, and multiplications by rows."""
 
@@ -37,7 +44,7 @@ class Rates:
         self.bytes, self.by_rows = 0, []
         for result in results:
             for row in result["rows"]:
-                us, rows, n, k = row["us"][row["tile"]][0], row["rows"], row["n"], row["k"]
+                us, rows, n, k = best_us(row), row["rows"], row["n"], row["k"]
                 self.bytes = max(self.bytes, BYTES * (row["active"] * n * k + rows * (n + k)) / us)
                 self.by_rows.append((rows / row["active"], 2 * rows * n * k / us))
 
@@ -48,7 +55,8 @@ class Rates:
 
 
 def measured_rates():
-    paths = sorted(RESULTS.glob("grouped_*h200_x1.json"))
+    paths = sorted([*RESULTS.glob("grouped_*h200_x1.json"), *RESULTS.glob("expert_tall*_h200_x1.json"),
+                    RESULTS / "expert_cuts_h200_x1.json"])
     return Rates([json.loads(path.read_text(encoding="utf-8")) for path in paths])
 
 
@@ -130,7 +138,7 @@ def bars_section(result, rates):
     if not rows:
         return []
     return ["### Bars in reach\n\nMicroseconds of one rank by arithmetic: products at the best rates that "
-            f"`grouped_*_h200_x1.json` have ({rates.bytes / 1e6:.2f} TB/s; TFLOP/s by rows of an expert), sums of "
+            f"`grouped_*_h200_x1.json` and `expert_*` have ({rates.bytes / 1e6:.2f} TB/s; TFLOP/s by rows of an expert), sums of "
             f"choices, bytes that leave a GPU at {LINK_GB_PER_S} GB/s. *Floor*: the longer of products and link; *in "
             "turn*: all of them, without a launch between. *Bar in reach*: no, where the library's time over the floor is below the bar; "
             "hidden, where only communication that is hidden reaches it. *Lost*: what Stretto takes beyond *in turn*.",
