@@ -24,15 +24,16 @@ import torch  # noqa: E402
 from bench.experts import grouped_contest  # noqa: E402
 from bench.experts.grouped_check import WORST_ERROR, named, wrong_tiles  # noqa: E402
 from bench.experts.grouped_contest import (Routing, checked_call, contest, deep_gemm, deep_gemm_forms,  # noqa: E402
-                                           error_of, random_ids, version_of_deep_gemm)
+                                           error_of, ids_of, version_of_deep_gemm)
 from bench.experts.grouped_kernels import Kernels, compile_all  # noqa: E402
 from bench.experts.grouped_tiles import TILES, expert_us, filled, fitted, for_short_k, has_registers  # noqa: E402
-from bench.shapes.moe_layers import local  # noqa: E402
+from bench.shapes.moe_layers import ROUTINGS, data_of, local  # noqa: E402
 
 LOADS = ("mixtral:ep8:128", "mixtral:ep8:256", "mixtral:ep8:16", "qwen30b:ep8:128", "mixtral:tp8:1024",
          "qwen235b:ep8:128", "gptoss:ep8:128", "glm45:ep8:256", "dsv3:ep8:256", "mixtral:ep8:64", "mixtral:tp8:128",
          "qwen30b:ep8:1024", "qwen235b:ep8:512", "gptoss:ep8:1024", "dsv3:ep8:64", "dsv3:tp8:256", "glm45:tp8:512",
          "mixtral:ep8:512")
+ROUTING = "uniform"
 WORTH_TIMING = 1.3  # times what the best should take
 MOST_TIMED = 6  # of sorted rows, and as many of gathered ones
 
@@ -56,7 +57,7 @@ def tiles_of(rows, experts, n, k, product):
 def routing_of(load):
     model, part, count = load.split(":")
     _, _, experts, top_k, tokens = local(model, part, int(count))
-    return Routing(random_ids(tokens, experts, top_k), experts)
+    return Routing(ids_of(tokens, experts, top_k, ROUTING), experts)
 
 
 def tokens_of(load):
@@ -140,13 +141,14 @@ def line_of(row):
 
 
 def main():
-    global WORTH_TIMING, MOST_TIMED
+    global ROUTING, WORTH_TIMING, MOST_TIMED
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out")
     parser.add_argument("--loads", default=",".join(LOADS))
     parser.add_argument("--rivals", type=int, default=0, help="DeepGEMM and torch take part in the first so many loads")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tiles", type=int, default=MOST_TIMED, help="so many of sorted rows, and as many of gathered ones")
+    parser.add_argument("--routing", choices=ROUTINGS, default="uniform")
     parser.add_argument("--worth", type=float, default=WORTH_TIMING, help="time what should take this times the best, or less")
     parser.add_argument("--seconds", type=float, default=600, help="begin no product after so many")
     parser.add_argument("--commit", default="")
@@ -156,7 +158,7 @@ def main():
     parser.add_argument("--warm", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     loads, start = args.loads.split(","), time.time()
-    WORTH_TIMING, MOST_TIMED = args.worth, args.tiles
+    ROUTING, WORTH_TIMING, MOST_TIMED = args.routing, args.worth, args.tiles
     grouped_contest.ROUNDS, grouped_contest.GRAPH_US = args.rounds, 2000
     torch.backends.cuda.matmul.allow_tf32 = False
     if args.check:
@@ -184,7 +186,7 @@ def main():
     print(f"wrong: {bad or 'none'}, {time.time() - start:.0f} s", flush=True)
     result = {"benchmark": "grouped choice", "machine": torch.cuda.get_device_name(0), "commit": args.commit,
               "date": args.date, "torch": torch.__version__, "deep_gemm": version_of_deep_gemm(), "wrong": bad,
-              "data": "standard normal, random routing", "rows": []}
+              "data": data_of(args.routing), "rows": []}
     for number, load in enumerate(loads):
         for product in ("up", "down"):
             if time.time() - start > args.seconds:

@@ -27,7 +27,7 @@ import torch  # noqa: E402
 
 from bench.experts.grouped_kernels import Kernels, Product  # noqa: E402
 from bench.experts.grouped_tiles import filled, fitted  # noqa: E402
-from bench.shapes.moe_layers import MODELS  # noqa: E402
+from bench.shapes.moe_layers import MODELS, bias_of  # noqa: E402
 
 try:
     import deep_gemm
@@ -42,6 +42,15 @@ MOST_LAUNCHES, GRAPH_US, ROUNDS, WORST_ERROR = 10, 8000, 9, 6e-3
 def random_ids(tokens, experts, top_k):
     scores = torch.randn(tokens, experts, generator=torch.Generator().manual_seed(tokens + experts))
     return scores.topk(top_k, dim=1).indices
+
+
+def ids_of(tokens, experts, top_k, routing):
+    """Choices [tokens, top k], on the CPU; a token's are different."""
+    if routing == "uniform":
+        return random_ids(tokens, experts, top_k)
+    noise = torch.rand(tokens, experts, generator=torch.Generator().manual_seed(tokens + experts))
+    gumbel = -torch.log(-torch.log(noise.clamp(1e-30, 1 - 1e-7)))
+    return (gumbel + torch.tensor(bias_of(routing, experts))).topk(top_k, dim=1).indices
 
 
 class Routing:

@@ -45,6 +45,7 @@ TILES = tuple(Sort(*tile) for tile in (
     (256, 64, 5), (192, 64, 6), (128, 64, 8), (256, 32, 5), (192, 32, 6), (128, 32, 10), (192, 160, 4), (256, 144, 4),
     (128, 64, 8, 2), (128, 128, 6, 2)))
 SMS_OF_RANGES, WORTH_RANGES = 132, 0.9
+ALIKE, TALL, MANY_ROWS = 1.02, 144, 1024
 TENSOR = {128: 2.3, 192: 2.15, 256: 2.38}
 SHORT_K, FEWEST_ROWS, ROWS_OF_TALL, STAGES_OF_SHORT_K = 256, 32, 96, 4
 
@@ -120,8 +121,13 @@ def fitted(rows, experts, columns, k, num_sms=132, gathers=False, joins=False):
     def best(ranges, sms):
         tiles = [short for tile in TILES if tile.ranges == ranges and has_registers(tile, gathers, joins=joins)
                  and (short := for_short_k(tile, mean, k))]
-        us = [expert_us(tile, mean, experts, columns, k, gathers, sms) for tile in tiles]
-        return min(us), tiles[us.index(min(us))]
+        us = {tile: expert_us(tile, mean, experts, columns, k, gathers, sms) for tile in tiles}
+        least = min(us.values())
+
+        def height(tile):
+            return min(tile.rows, TALL) if mean * experts >= MANY_ROWS and us[tile] <= ALIKE * least else 0
+
+        return least, min(tiles, key=lambda tile: (-height(tile), us[tile]))
 
     splits = k > 192 and best(2, SMS_OF_RANGES)[0] < WORTH_RANGES * best(1, SMS_OF_RANGES)[0]
     return best(2 if splits else 1, num_sms)[1]

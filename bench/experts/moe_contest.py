@@ -25,25 +25,16 @@ sys.path[:0] = [str(ROOT), str(ROOT / "python")]
 import torch  # noqa: E402
 
 from bench.contests.kernel_times import kernels_in, steps_in  # noqa: E402
-from bench.experts.grouped_contest import Routing, contest, error_of, random_ids  # noqa: E402
+from bench.experts.grouped_contest import Routing, contest, error_of, ids_of  # noqa: E402
 from bench.experts.grouped_kernels import Kernels, Product  # noqa: E402
 from bench.experts.grouped_tiles import filled, fitted  # noqa: E402
 from bench.rivals.moe_rivals import deep_gemm_version, rivals  # noqa: E402
-from bench.shapes.moe_layers import ROUTINGS, best_deep_gemm, bias_of, data_of, local  # noqa: E402
+from bench.shapes.moe_layers import ROUTINGS, best_deep_gemm, data_of, local  # noqa: E402
 
 import stretto  # noqa: E402
 
 WORST_ERROR = 8e-3
 ORDER = ("qwen30b", "dsv3", "mixtral", "gptoss", "qwen235b", "glm45")
-
-
-def ids_of(tokens, experts, top_k, routing):
-    """Choices [tokens, top k], on the CPU; a token's are different."""
-    if routing == "uniform":
-        return random_ids(tokens, experts, top_k)
-    noise = torch.rand(tokens, experts, generator=torch.Generator().manual_seed(tokens + experts))
-    gumbel = -torch.log(-torch.log(noise.clamp(1e-30, 1 - 1e-7)))
-    return (gumbel + torch.tensor(bias_of(routing, experts))).topk(top_k, dim=1).indices
 
 
 def reference(x, ids, weights, gate_up, down):
