@@ -34,7 +34,7 @@ def filled(sort):
     """With as many stages as shared memory has room for."""
     stored = sort.columns // sort.halves
     rings = 1 if stored == 64 else sort.columns // 64 if sort.columns == 192 else 2
-    rest = 1024 + rings * 2 * sort.together * 32 * sort.stored_at_once * 2 + 7088 + 8 * sort.rows * sort.gathers
+    rest = 1024 + rings * 2 * sort.together * 32 * sort.stored_at_once * 2 + 7088 + 8 * (-(-sort.rows // 32) * 32) * sort.gathers
     return sort._replace(stages=min(12, (232448 - rest) // (128 * (sort.columns + sort.rows))))
 
 
@@ -51,9 +51,12 @@ SHORT_K, FEWEST_ROWS, ROWS_OF_TALL, STAGES_OF_SHORT_K = 256, 32, 96, 4
 
 
 def has_registers(tile, gathers, scatters=False, joins=False):
-    if tile.columns == 256 and tile.rows > 128:
-        return not scatters and (not gathers or joins)
-    return not gathers or tile.rows <= (192 if tile.columns == 128 else 128)
+    """By most_rows_of() of include/stretto/device/grouped_task.h."""
+    if tile.columns == 128:
+        return tile.rows <= (192 if gathers else 256)
+    if tile.columns == 192:
+        return tile.rows <= (128 if gathers else 160)
+    return tile.rows <= (128 if scatters or (gathers and not joins) else 144)
 
 
 def cuts_of(rows, spread, most):
@@ -114,12 +117,12 @@ def for_short_k(tile, mean, k):
     return short if short.stages >= STAGES_OF_SHORT_K else None
 
 
-def fitted(rows, experts, columns, k, num_sms=132, gathers=False, joins=False):
+def fitted(rows, experts, columns, k, num_sms=132, gathers=False, joins=False, scatters=False):
     """Of `rows` rows of all experts together."""
     mean = rows // max(experts, 1)
 
     def best(ranges, sms):
-        tiles = [short for tile in TILES if tile.ranges == ranges and has_registers(tile, gathers, joins=joins)
+        tiles = [short for tile in TILES if tile.ranges == ranges and has_registers(tile, gathers, scatters, joins)
                  and (short := for_short_k(tile, mean, k))]
         us = {tile: expert_us(tile, mean, experts, columns, k, gathers, sms) for tile in tiles}
         least = min(us.values())

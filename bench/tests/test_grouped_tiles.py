@@ -5,7 +5,7 @@ import pathlib
 import statistics
 import unittest
 
-from bench.experts.grouped_tiles import TILES, expert_us, fitted, has_registers
+from bench.experts.grouped_tiles import TILES, expert_us, filled, fitted, has_registers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHAPES = ROOT / "tests" / "gpu" / "grouped_tiles.txt"
@@ -33,9 +33,10 @@ class GroupedTiles(unittest.TestCase):
         self.assertGreater(len(lines), 10)
         for line in lines:
             shape, tile = line.split(":")
-            *sizes, last = shape.split()
-            gathers = last == "gathers"
-            found = fitted(*map(int, sizes if gathers else [*sizes, last]), gathers=gathers)
+            sizes, words = shape.split()[:5], shape.split()[5:]
+            how = {word: word in words for word in ("gathers", "scatters")}
+            found = fitted(*map(int, sizes), joins="swiglu" in words, **how)
+            found = filled(found._replace(follower="swiglu" if "swiglu" in words else "none", **how))
             self.assertEqual((found.columns, found.rows, found.stages, found.ranges, found.together), tuple(map(int, tile.split())),
                              line)
 

@@ -99,27 +99,14 @@ std::string why_illegal(const GroupedConfig& config) {
     return fmt::format("a grouped kernel's tiles have 128, 192 or 256 columns, not {}",
                        config.columns);
   }
-  const int most = config.columns == 128 ? 256 : config.columns == 192 ? 160 : 144;
+  const int most = device::most_rows_of(config);
   if (config.rows < device::kUnitRows || config.rows > most ||
       config.rows % device::kUnitRows != 0) {
+    const bool by_index = config.gathers || config.scatters || config.weighs;
     return fmt::format(
-        "a grouped kernel's tiles of {} columns have a multiple of {} rows up to {}, "
-        "not {}",
-        config.columns, device::kUnitRows, most, config.rows);
-  }
-  // A warpgroup that gathers leaves registers for less, unless half of a tile is all that is kept.
-  const bool keeps_half = config.columns == 256 && config.follower == Follower::swiglu;
-  const int most_gathered = config.columns == 128 ? device::kMostGathered : keeps_half ? 144 : 128;
-  if (config.gathers && config.rows > most_gathered) {
-    return fmt::format(
-        "a grouped kernel gathers for such tiles of {} columns by at most {} rows, not {}",
-        config.columns, most_gathered, config.rows);
-  }
-  if (config.columns == 256 && config.rows > 128 && (config.scatters || config.weighs)) {
-    return fmt::format(
-        "a grouped kernel's tiles of 256 columns have at most 128 rows where these are stored by "
-        "index or weighed, not {}",
-        config.rows);
+        "a grouped kernel's tiles of {} columns have a multiple of {} rows up to {}{}, not {}",
+        config.columns, device::kUnitRows, most,
+        by_index ? " where rows are gathered, stored by index or weighed" : "", config.rows);
   }
   // Clusters of four find too few places on a GPU.
   if (config.ranges != 1 && config.ranges != 2) {

@@ -24,14 +24,6 @@ constexpr ExpertTile kTiles[] = {
     {192, 32, 6},  {128, 32, 10}, {192, 160, 4}, {256, 144, 4}, {128, 64, 8, 2}, {128, 128, 6, 2},
 };
 
-// A warpgroup more gathers, which leaves too few registers for the tallest tiles, unless half of a
-// tile is all that is kept; and what stores rows by index leaves too few for 144 of 256 columns.
-bool has_registers_for(const ExpertTile& tile, const ExpertLoad& of, bool gathers) {
-  const bool is_tall = tile.columns == 256 && tile.rows > 128;
-  if (is_tall) return !of.scatters && (!gathers || of.joins);
-  return !gathers || tile.rows <= (tile.columns == 128 ? 192 : 128);
-}
-
 // One H200, 2400 times of products of six models, most of them of
 // bench/results/expert_cuts_h200_x1.json and expert_tall_h200_x1.json; but for the first two in
 // cycles of an SM.
@@ -88,6 +80,14 @@ double cuts_of(double rows, double spread, int most) {
 // Lines from which 128 bytes of a row of so many elements come, in the mean over rows.
 double lines_of(int64_t k) {
   return 2.0 - static_cast<double>(std::gcd(2 * k, kLineBytes)) / kLineBytes;
+}
+
+bool has_registers_for(const ExpertTile& tile, const ExpertLoad& of, bool gathers) {
+  return tile.rows <= device::most_rows_of({.columns = tile.columns,
+                                            .gathers = gathers,
+                                            .scatters = of.scatters,
+                                            .follower = of.joins ? device::Follower::swiglu
+                                                                 : device::Follower::none});
 }
 
 bool is_short(const ExpertLoad& of) { return of.k <= kShortK && of.rows >= kFewestRows; }

@@ -91,7 +91,12 @@ bool is_worth_a_pass(const Segment& op, const Machine& machine, double picking) 
 double picking_by_library(const Segment& op, const Machine& machine) {
   const int64_t experts = op.kind.weight == Held::experts ? op.experts / op.ranks : op.experts;
   const auto rows = std::llround(rows_of_expert(op, static_cast<double>(op.m)));
-  return gathers_times({rows, experts, op.product_cols(), op.k}, machine.sms) - 1;
+  const ExpertLoad load{.rows = rows,
+                        .experts = experts,
+                        .columns = op.product_cols(),
+                        .k = op.k,
+                        .joins = op.weights == 2};
+  return gathers_times(load, machine.sms) - 1;
 }
 
 Schedule begin(const Segment& op, const Machine& machine, double picking = kPicking) {

@@ -64,6 +64,17 @@ std::set<uint16_t> weights_of_first_product(const Plan& plan) {
   return buffers;
 }
 
+// Whether a product by this buffer stands beside another, with whose columns its own become one.
+bool is_joined(const Plan& plan, uint16_t weights) {
+  return std::any_of(
+      plan.op.segments.begin(), plan.op.segments.end(), [&](const OperatorSegment& segment) {
+        if (!segment.product || segment.weights.size() != 2) return false;
+        return std::any_of(segment.weights.begin(), segment.weights.end(), [&](int weight) {
+          return plan.find_buffer(plan.op.tensor(weight).name) == weights;
+        });
+      });
+}
+
 // A call each for rows that do not lie behind the others.
 std::vector<LibraryProduct> products_of(const Kernel& kernel) {
   std::vector<LibraryProduct> products;
@@ -143,9 +154,12 @@ double Costs::picked_times(int rank, const Instr& gemm) const {
       chosen_.rows_of(rank, plan_.buffers[plan_.writes(gemm)[0].buffer].partition);
   const double columns = static_cast<double>(gemm.count(0)) * part_of(gemm).columns / stack.rows();
   const auto experts = std::max<int64_t>(1, std::llround(rows.experts));
-  return gathers_times({std::llround(rows.choices / static_cast<double>(experts)), experts,
-                        std::llround(columns), stack.cols()},
-                       machine_.sms);
+  const ExpertLoad load{.rows = std::llround(rows.choices / static_cast<double>(experts)),
+                        .experts = experts,
+                        .columns = std::llround(columns),
+                        .k = stack.cols(),
+                        .joins = is_joined(plan_, stack.buffer)};
+  return gathers_times(load, machine_.sms);
 }
 
 // Between two boundaries there may be nothing; where rows choose experts, also kernels that prepare

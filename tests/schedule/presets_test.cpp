@@ -169,7 +169,7 @@ TEST(Presets, PermuteRowsWhereExpertsHaveManyAndAreWide) {
     const Operator op = make_operator("moe-tp", sizes, 2);
     return schedule_of(find_preset("library"), op, machine).products[0].permute;
   };
-  EXPECT_EQ(few(512), Permute::load);
+  EXPECT_EQ(few(1024), Permute::load);
   EXPECT_EQ(few(8192), Permute::load);
   EXPECT_THAT(permute(8192, 512), testing::Each(Permute::load));
   EXPECT_THAT(permute(1024, 2048), testing::Each(Permute::load));

@@ -21,7 +21,7 @@ namespace stretto::device {
 
 struct GroupedConfig {
   int32 columns = 256;  // of weights in a tile: 128, 192 or 256
-  int32 rows = 128;     // of tokens at most: a multiple of 16, up to 256, 160 and 144
+  int32 rows = 128;     // of tokens at most: a multiple of 16, up to most_rows_of()
   int32 stages = 4;     // K blocks in flight
   int32 ranges = 1;     // of K, by a block of a cluster each: 1 or 2
   // Chunks of a finished tile that a consumer hands over at once, of which twice as many have room
@@ -40,7 +40,6 @@ struct GroupedConfig {
 
 inline constexpr int32 kUnitRows = 16;
 inline constexpr int32 kGatherWarps = 4;      // a warpgroup
-inline constexpr int32 kMostGathered = 192;   // rows of a tile that are gathered
 inline constexpr int32 kMostUnits = 16;       // in a tile
 inline constexpr int32 kChunkSlots = 2;       // in each ring
 inline constexpr int32 kTokenChunkRows = 32;  // of a tile's rows handed to the warp that stores
@@ -94,6 +93,16 @@ STRETTO_HOST_DEVICE RegisterBudget registers_of(const GroupedConfig& config) {
   }
   if (config.gathers) return {208, 48};
   return config.scatters || config.ranges > 1 ? RegisterBudget{208, 88} : RegisterBudget{232, 40};
+}
+
+// The tallest tile for which `ptxas` finds registers. A warpgroup that gathers takes some of a
+// consumer's, and so do warps that store by index; of two columns that become one half is kept.
+STRETTO_HOST_DEVICE int32 most_rows_of(const GroupedConfig& config) {
+  if (config.columns == 128) return config.gathers ? 192 : 256;
+  if (config.columns == 192) return config.gathers ? 128 : 160;
+  const bool by_index = config.scatters || config.weighs;
+  const bool keeps_half = config.follower == Follower::swiglu;
+  return by_index || (config.gathers && !keeps_half) ? 128 : 144;
 }
 
 // A block that asks for more than it was launched with waits for ever. It is launched with as many
