@@ -56,7 +56,7 @@ def has_registers(tile, gathers, scatters=False, joins=False):
         return tile.rows <= (192 if gathers else 256)
     if tile.columns == 192:
         return tile.rows <= (128 if gathers else 160)
-    return tile.rows <= (128 if scatters or (gathers and not joins) else 144)
+    return tile.rows <= (128 if (gathers or scatters) and not joins else 144)
 
 
 def cuts_of(rows, spread, most):

@@ -255,6 +255,10 @@ TEST_F(GroupedGpuTest, GateAndUpOfGatheredRows) {
                              [](GroupedConfig& config) {
                                config.gathers = true;
                                config.follower = Follower::swiglu;
+                             },
+                             [](GroupedConfig& config) {
+                               config.gathers = config.scatters = true;
+                               config.follower = Follower::swiglu;
                              }));
 }
 

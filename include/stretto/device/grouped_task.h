@@ -100,9 +100,8 @@ STRETTO_HOST_DEVICE RegisterBudget registers_of(const GroupedConfig& config) {
 STRETTO_HOST_DEVICE int32 most_rows_of(const GroupedConfig& config) {
   if (config.columns == 128) return config.gathers ? 192 : 256;
   if (config.columns == 192) return config.gathers ? 128 : 160;
-  const bool by_index = config.scatters || config.weighs;
-  const bool keeps_half = config.follower == Follower::swiglu;
-  return by_index || (config.gathers && !keeps_half) ? 128 : 144;
+  const bool by_index = config.gathers || config.scatters || config.weighs;
+  return by_index && config.follower != Follower::swiglu ? 128 : 144;
 }
 
 // A block that asks for more than it was launched with waits for ever. It is launched with as many
