@@ -34,6 +34,28 @@ void refuse_if_come() {
   if (come.load() != 0) throw SystemError("ended by a signal");
 }
 
+// What the program is started with.
+struct Start {
+  explicit Start(const std::string& said) {
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, said.c_str(),
+                                     O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setpgroup(&attributes, 0);
+  }
+  ~Start() {
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+  }
+  Start(const Start&) = delete;
+  Start& operator=(const Start&) = delete;
+
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+};
+
 }  // namespace
 
 Child::Child() {
@@ -55,21 +77,11 @@ int Child::run(const std::vector<std::string>& words, const std::string& said) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, said.c_str(),
-                                   O_CREAT | O_WRONLY | O_TRUNC, 0600);
-  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  posix_spawnattr_setpgroup(&attributes, 0);
+  const Start start(said);
   refuse_if_come();
   pid_t child = 0;
-  const int failed =
-      posix_spawnp(&child, arguments[0], &actions, &attributes, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
+  const int failed = posix_spawnp(&child, arguments[0], &start.actions, &start.attributes,
+                                  arguments.data(), environ);
   if (failed == ENOENT || failed == EACCES) return -1;
   if (failed != 0) {
     throw SystemError(fmt::format("cannot start {}: {}", words[0], std::strerror(failed)));
