@@ -1,13 +1,17 @@
-// Headers of kernels of a user's own, as one text with what they include of the user's.
+// Headers of kernels of a user's own, as one text with what they include of the user's. Each stands
+// wherever it is included, behind a guard, so that it is compilers that say which of these places
+// live: NVRTC would look for the names that it is given as they are spelled, from any folder.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
-#include <set>
 #include <string_view>
 
 #include "core/file.h"
 #include "core/text.h"
+#include "op/code_lines.h"
 #include "stretto/edge_kernel.h"
 #include "stretto/error.h"
 
@@ -17,94 +21,180 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMostHeaderBytes = size_t{1} << 20, kMostHeaders = 1000;
+// Of the one text: a header counts as often as it stands there.
+constexpr size_t kMostBytes = size_t{16} << 20;
 
-// Whether a comment that began with `/*` goes on behind the line.
-bool ends_in_comment(std::string_view line, bool in_comment) {
-  for (size_t i = 0; i + 1 < line.size(); ++i) {
-    const std::string_view two = line.substr(i, 2);
-    if (!in_comment && two == "//") return false;
-    if (two != (in_comment ? "*/" : "/*")) continue;
-    in_comment = !in_comment;
-    ++i;
+// What a line has behind `word`, if that comes next but for blanks and comments.
+std::optional<std::string_view> behind(std::string_view line, std::string_view word) {
+  while (true) {
+    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+    if (!line.starts_with("/*")) break;
+    const size_t end = line.find("*/", 2);
+    if (end == std::string_view::npos) return std::nullopt;
+    line.remove_prefix(end + 2);
   }
-  return in_comment;
+  if (!line.starts_with(word)) return std::nullopt;
+  return line.substr(word.size());
 }
 
-// The NAME of a line `#include "NAME"`.
-std::optional<std::string_view> included(std::string_view line) {
-  const auto skip = [&](std::string_view word) {
-    while (!line.empty() && (line.front() == ' ' || line.front() == '\t')) line.remove_prefix(1);
-    if (!line.starts_with(word)) return false;
-    line.remove_prefix(word.size());
-    return true;
-  };
-  if (!skip("#") || !skip("include") || !skip("\"")) return std::nullopt;
-  const size_t end = line.find('"');
-  if (end == std::string_view::npos) return std::nullopt;
-  return line.substr(0, end);
+struct Include {
+  bool is_quoted;
+  std::string_view name, rest;  // what stands behind it
+};
+
+// Of a directive's words behind its '#'.
+std::optional<Include> included(std::string_view directive) {
+  const auto names = behind(directive, "include");
+  if (!names) return std::nullopt;
+  for (const auto& [open, close] : {std::pair{"\"", '"'}, std::pair{"<", '>'}}) {
+    const auto name = behind(*names, open);
+    const size_t end = name ? name->find(close) : std::string_view::npos;
+    if (end == std::string_view::npos) continue;
+    return Include{close == '"', name->substr(0, end), name->substr(end + 1)};
+  }
+  return std::nullopt;
+}
+
+bool leaves(const fs::path& normal) {
+  return normal.is_absolute() || (!normal.empty() && *normal.begin() == "..");
 }
 
 class Headers {
  public:
-  explicit Headers(fs::path folder) : folder_(std::move(folder)) {}
+  Headers(const std::string& folder, std::string root)
+      : folder_(folder.empty() ? "." : folder), root_(std::move(root)) {}
 
-  bool has(const std::string& name) const {
-    std::error_code ignored;
-    return fs::is_regular_file(folder_ / name, ignored);
-  }
-
-  // `name`: from the folder on. Compilers are told which lines are whose.
-  std::string read(const std::string& name) {
-    if (read_.size() == kMostHeaders) {
-      throw UsageError(fmt::format("{} includes more than {} headers", name, kMostHeaders));
+  std::optional<std::string> text() {
+    const fs::path path = fs::path(root_).lexically_normal();
+    if (leaves(path)) {
+      throw UsageError(fmt::format("{} leaves the folder of the headers", quote(root_)));
     }
-    read_.insert(name);
-    const std::string text = read_regular_file((folder_ / name).string(), kMostHeaderBytes);
-    std::string out;
-    bool in_comment = false;
-    int number = 0;
-    for (const std::string_view line : split(text, '\n')) {
-      ++number;
-      const std::optional<std::string> own =
-          in_comment ? std::nullopt : own_header(name, included(line));
-      in_comment = ends_in_comment(line, in_comment);
-      if (!own) {
-        out.append(line).append("\n");
-      } else if (read_.count(*own) > 0) {
-        out += '\n';
-      } else {
-        out +=
-            fmt::format("#line 1 \"{}\"\n{}#line {} \"{}\"\n", *own, read(*own), number + 1, name);
-      }
-    }
-    return out;
+    Header* const header = find(path.generic_string());
+    if (header == nullptr) return std::nullopt;
+    put(*header, root_);
+    return std::move(out_);
   }
 
  private:
-  // What is not there, or not in the folder, is left to the compiler, which says so with its line.
-  std::optional<std::string> own_header(const std::string& of,
-                                        std::optional<std::string_view> name) const {
-    constexpr std::string_view kOurs = "stretto/";
-    if (!name || name->starts_with(kOurs)) return std::nullopt;
-    const fs::path path = (fs::path(of).parent_path() / *name).lexically_normal();
-    const std::string text = path.generic_string();
-    const bool leaves = path.is_absolute() || path.begin()->string() == "..";
-    const bool is_plain = text.find_first_of("\\\"") == std::string::npos;
-    if (leaves || !is_plain || !has(text)) return std::nullopt;
-    return text;
+  struct Header {
+    size_t number = 0;
+    std::string text;
+    bool is_open = false;  // what is being put is of it
+  };
+
+  // Null: it is not there. A header that has several names is one.
+  Header* find(const std::string& name) {
+    if (const auto known = by_name_.find(name); known != by_name_.end()) return known->second;
+    std::error_code error;
+    const fs::path path = folder_ / name;
+    if (!fs::is_regular_file(path, error)) return nullptr;
+    const fs::path real = fs::canonical(path, error), folder = fs::canonical(folder_, error);
+    if (error) return nullptr;
+    if (leaves(real.lexically_relative(folder))) {
+      throw UsageError(fmt::format(
+          "{} is a link that leads out of the folder of the headers: put the file itself there",
+          quote(name, 200)));
+    }
+    const auto [place, is_new] = headers_.try_emplace(real.string());
+    Header& header = place->second;
+    if (is_new) {
+      if (headers_.size() > kMostHeaders) refuse_more(fmt::format("{} headers", kMostHeaders));
+      header.number = headers_.size();
+      header.text = read_regular_file(real.string(), kMostHeaderBytes);
+    }
+    return by_name_[name] = &header;
+  }
+
+  // Compilers are told which lines are whose: again behind what they may have skipped, where they
+  // heed nothing that they are told.
+  void put(Header& header, const std::string& name) {
+    header.is_open = true;
+    const std::vector<bool> begins = begin_as_code(header.text);
+    bool has_included = false, may_be_lost = false;
+    size_t number = 0;
+    for (const std::string_view line : split(header.text, '\n')) {
+      ++number;
+      const bool is_code = begins.at(number - 1);
+      if (may_be_lost && is_code) {
+        add(fmt::format("#line {} \"{}\"", number, name));
+        may_be_lost = false;
+      }
+      const auto directive = is_code ? behind(line, "#") : std::nullopt;
+      if (!directive) {
+        add(line);
+        continue;
+      }
+      if (const auto include = included(*directive)) {
+        if (Header* const own = own_header(name, number, *include)) {
+          put_guarded(*own, own_name(name, include->name), name, number, include->rest);
+          has_included = true;
+          continue;
+        }
+      }
+      may_be_lost = has_included && (behind(*directive, "el") || behind(*directive, "endif"));
+      add(line);
+    }
+    header.is_open = false;
+  }
+
+  // What stands behind the name stays on its line: a comment may go on behind it.
+  void put_guarded(Header& header, const std::string& name, const std::string& of, size_t number,
+                   std::string_view rest) {
+    if (!header.is_open) {
+      const std::string guard = fmt::format("STRETTO_HEADER_{}", header.number);
+      add(fmt::format("#line 1 \"{0}\"\n#ifndef {1}\n#define {1}\n#line 1 \"{0}\"", name, guard));
+      put(header, name);
+      add(fmt::format("#endif\n#line {} \"{}\"", number, of));
+    }
+    add(fmt::format("#{}", rest));
+  }
+
+  static std::string own_name(const std::string& of, std::string_view name) {
+    return (fs::path(of).parent_path() / name).lexically_normal().generic_string();
+  }
+
+  // What is not there is left to compilers, which say so with its line, where they look for it in
+  // their own folders only.
+  Header* own_header(const std::string& of, size_t number, const Include& include) {
+    const std::string name = own_name(of, include.name);
+    if (include.is_quoted && !include.name.starts_with("stretto/") && !leaves(name) &&
+        name.find_first_of("\\\"") == std::string::npos) {
+      if (Header* const found = find(name)) return found;
+    }
+    if (leaves(fs::path(include.name).lexically_normal()) || (include.is_quoted && leaves(name))) {
+      throw UsageError(fmt::format(
+          "{}:{} includes {}, which is not in the folder of the headers: a header of your own lies "
+          "beside the one that includes it, in the graph file's folder or that of --kernels",
+          in_one_line(of), number, quote(include.name, 200)));
+    }
+    return nullptr;
+  }
+
+  void add(std::string_view line) {
+    out_.append(line).append("\n");
+    if (out_.size() > kMostBytes) {
+      refuse_more(
+          fmt::format("{} MiB where each stands wherever it is included", kMostBytes >> 20));
+    }
+  }
+  [[noreturn]] void refuse_more(const std::string& than) const {
+    throw UsageError(
+        fmt::format("{} and what it includes are more than {}", quote(root_, 200), than));
   }
 
   const fs::path folder_;
-  std::set<std::string> read_;
+  const std::string root_;
+  std::map<std::string, Header> headers_;  // by where they really are
+  std::map<std::string, Header*> by_name_;
+  std::string out_;
 };
 
 }  // namespace
 
 std::shared_ptr<const std::string> read_kernel_header(const std::string& folder,
                                                       const std::string& header) {
-  Headers headers(folder);
-  if (!headers.has(header)) return nullptr;
-  return std::make_shared<const std::string>(headers.read(header));
+  std::optional<std::string> text = Headers(folder, header).text();
+  return text ? std::make_shared<const std::string>(*std::move(text)) : nullptr;
 }
 
 }  // namespace stretto

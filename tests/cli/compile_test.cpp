@@ -139,6 +139,15 @@ TEST_F(CompileVerb, KernelsOfGraphsAreTakenFromTheirFolderAndNamedWhereTheyAreWr
   const Said bad = said({"--kernels", apart.path("")});
   EXPECT_EQ(bad.exit_code, 2);
   EXPECT_THAT(bad.err, HasSubstr("does not compile for sm_80: keep.h(5): error: "));
+  apart.file("keep.h",
+             "using namespace stretto::device;\n#ifdef NEVER\n#include \"args.h\"\n#endif\n" +
+                 head + "  Word i;\n}\n");
+  EXPECT_THAT(said({"--kernels", apart.path("")}).err, HasSubstr("sm_80: keep.h(8): error: "));
+  apart.file("keep.h",
+             "using namespace stretto::device;\n#include \"args.h\" /* of\n it */\n#if 1\n#include "
+             "\"args.h\"\n#endif\n" +
+                 head + "  Words i = 0, j = Word();\n}\n");
+  EXPECT_THAT(said({"--kernels", apart.path("")}).err, HasSubstr("sm_80: keep.h(10): error: "));
   apart.file("keep.h", "#include \"none.h\"\n" + head + "}\n");
   EXPECT_THAT(said({"--kernels", apart.path("")}).err,
               AllOf(HasSubstr("keep.h(1): "), HasSubstr("cannot open source file"),

@@ -126,7 +126,7 @@ TEST_F(EdgeKernelsOfGraphs, ThatAreWrongAreNamedWithTheirLine) {
   EXPECT_THAT(racing.out, HasSubstr("keep.h:"));
 }
 
-// By names that are relative to who includes them, each once; errors are named with their line.
+// By names that are relative to who includes them; errors are named with their line.
 TEST_F(EdgeKernelsOfGraphs, MayIncludeHeadersOfTheUsersOwn) {
   std::filesystem::create_directories(folder_.path("parts/more"));
   const std::string slot_of =
@@ -152,6 +152,40 @@ TEST_F(EdgeKernelsOfGraphs, MayIncludeHeadersOfTheUsersOwn) {
               AllOf(HasSubstr("keep.h:1:10: fatal error: parts/none.h: No such file"),
                     HasSubstr("a header of your own lies beside the one that includes it, in the "
                               "graph file's folder or that of --kernels")));
+}
+
+// It is the compiler that says which includes live, as it would of files; and which line is whose.
+TEST_F(EdgeKernelsOfGraphs, IncludeWhatTheCompilerDoesNotSkip) {
+  folder_.file("index.h", "\n\nusing Index = stretto::device::uint64;\n");
+  const std::string using_index = replaced(kHeader, "const auto ranks = static_cast<uint64>",
+                                           "const auto ranks = static_cast<Index>");
+  const std::string head =
+      "#define GLOB \"a/*\"\n"
+      "#if 0\n#include \"index.h\"\n#elif defined(NEVER)\n#include \"index.h\"\n#endif\n"
+      "#include \"index.h\" /* for what\n counts */\n#include \"index.h\"\n";
+  header(head + using_index);
+  const Said said = stretto_says(line("run", {"--fill", "integers", "--json"}));
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_THAT(said.out, HasSubstr("\"verified\": true"));
+  header(head + "#if 0\n#include \"index.h\"\n#endif\n" +
+         replaced(using_index, "static_cast<Index>", "static_cast<Wrong>"));
+  EXPECT_THAT(stretto_says(line("run")).err, HasSubstr("emulator: keep.h:21:"));
+}
+
+// Who runs a graph of somebody else's is not made to read out files of the machine.
+TEST_F(EdgeKernelsOfGraphs, IncludeNothingFromOutsideTheirFolder) {
+  std::filesystem::create_symlink("/etc/hostname", folder_.path("out.h"));
+  header("#include \"out.h\"\n" + std::string(kHeader));
+  const Said linked = stretto_says(line("run"));
+  EXPECT_EQ(linked.exit_code, 2);
+  EXPECT_EQ(linked.err,
+            "stretto: 'out.h' is a link that leads out of the folder of the headers: put the file "
+            "itself there\n");
+  header("#include \"../../../../../../../../etc/hostname\"\n" + std::string(kHeader));
+  const Said left = stretto_says(line("run"));
+  EXPECT_EQ(left.exit_code, 2);
+  EXPECT_THAT(left.err, HasSubstr("stretto: keep.h:1 includes '../../../../../../../../etc/"
+                                  "hostname', which is not in the folder of the headers: "));
 }
 
 TEST_F(EdgeKernelsOfGraphs, ThatAreNotInTheirHeadersAreNamed) {
