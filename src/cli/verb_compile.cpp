@@ -87,9 +87,9 @@ cuda::CompiledKernel compiled(const cuda::Compiler& compiler, const cuda::Kernel
   if (!entry.is_graphs) return compiler.compile(entry.source, arch);
   try {
     return compiler.compile(entry.source, arch);
-  } catch (const InternalError& error) {
+  } catch (const cuda::CompileError& error) {
     throw UsageError(fmt::format("{} does not compile for {}: {}", entry.name, arch,
-                                 with_advice(first_compile_error(error.what()))));
+                                 with_advice(first_compile_error(error.log()))));
   }
 }
 

@@ -12,9 +12,18 @@ namespace {
 
 constexpr size_t kMostSaid = 500;
 
-// Above a report that an InternalError has stands what that itself says.
-bool is_error(std::string_view line) {
-  return line.find("error:") != std::string_view::npos && !line.starts_with("internal error:");
+bool is_error(std::string_view line) { return line.find("error:") != std::string_view::npos; }
+
+// Of a report that has no error: an assembler's, or of a compiler that was ended.
+std::string first_words(const std::vector<std::string_view>& lines) {
+  std::string_view first;
+  for (const std::string_view line : lines) {
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    const bool is_fatal = line.find("fatal") != std::string_view::npos;
+    if (first.empty() || is_fatal) first = line.substr(0, kMostSaid);
+    if (is_fatal) break;
+  }
+  return first.empty() ? "the compiler ended without saying why" : std::string(first);
 }
 
 // "keep.h:12" of "keep.h:12:5:   required from ...", empty of a line that begins with no place.
@@ -45,7 +54,7 @@ std::string first_compile_error(std::string_view report, std::string_view folder
       break;
     }
   }
-  if (count == 0) return "the compiler ended without saying why";
+  if (count == 0) return first_words(lines);
   return count == 1 ? first : fmt::format("{} (and {} more)", first, count - 1);
 }
 

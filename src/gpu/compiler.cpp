@@ -141,9 +141,12 @@ CompiledKernel Compiler::compile(std::string_view source, std::string_view arch)
     Program program{std::string(source)};
     const int result = program.compile(arch);
     kernel.log = program.log();
+    if (kernel.log.empty()) check_nvrtc(result, "compile a kernel");
     if (result != 0) {
-      fail_internal(__FILE__, __LINE__,
-                    fmt::format("a kernel does not compile for {}:\n{}", arch, kernel.log));
+      throw CompileError(
+          fmt::format("internal error: a kernel does not compile for {}:\n{} ({}:{})", arch,
+                      kernel.log, __FILE__, __LINE__),
+          kernel.log);
     }
     kernel.cubin = program.cubin();
     kernel.kept = cache_.put(key, kernel.cubin) && cache_.put(log_key, kernel.log);

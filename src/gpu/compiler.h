@@ -4,10 +4,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/embedded_text.h"
 #include "gpu/jit_cache.h"
+#include "stretto/error.h"
 
 namespace stretto::cuda {
 
@@ -17,6 +19,18 @@ struct CompiledKernel {
   double compile_ms = 0;
   bool cached = false;
   bool kept = false;  // in the cache, now or before
+};
+
+// The text of a kernel is wrong. Who has it from a user says so instead, with what the compiler
+// says.
+class CompileError : public InternalError {
+ public:
+  CompileError(const std::string& what, std::string log)
+      : InternalError(what), log_(std::move(log)) {}
+  const std::string& log() const { return log_; }
+
+ private:
+  std::string log_;
 };
 
 // Everything that machine code depends on.
@@ -39,7 +53,7 @@ class Compiler {
   explicit Compiler(JitCache cache = JitCache(default_cache_folder())) : cache_(std::move(cache)) {}
 
   // `source` may include the device headers as "stretto/device/...". `arch` is "sm_90a", "sm_89",
-  // "sm_80". Throws SystemError without a compiler, InternalError when the source is wrong.
+  // "sm_80". Throws SystemError without a compiler, CompileError when the source is wrong.
   CompiledKernel compile(std::string_view source, std::string_view arch) const;
   // Whether that would take it from the cache: a few milliseconds then, seconds else.
   bool is_kept(std::string_view source, std::string_view arch) const;

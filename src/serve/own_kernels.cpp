@@ -4,6 +4,7 @@
 #include <set>
 #include <vector>
 
+#include "core/compile_errors.h"
 #include "core/file.h"
 #include "fabric/lang_group.h"
 #include "lang/lang_kernel.h"
@@ -116,8 +117,9 @@ Kernel::Kernel(SymmetricHeap& heap, const KernelText& text, int max_threads, int
     try {
       state_->kernels.push_back(std::make_unique<cuda::LangKernel>(device, context.compiler, name,
                                                                    max_threads, shared_bytes));
-    } catch (const InternalError& error) {  // of the project's sources it would be
-      throw UsageError(fmt::format("{} does not compile: {}", text.kernel, error.what()));
+    } catch (const cuda::CompileError& error) {
+      throw UsageError(
+          fmt::format("{} does not compile: {}", text.kernel, first_compile_error(error.log())));
     }
   }
 }

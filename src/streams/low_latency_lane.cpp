@@ -111,9 +111,9 @@ const cuda::LangKernel& LowLatencyLane::kernel_of(const Collective& made, Kernel
   if (!made.is_own) return kernels.lang(own, of.kernel, of.threads, of.shared_bytes);
   try {
     return kernels.lang(own, of.kernel, of.threads, of.shared_bytes);
-  } catch (const InternalError& error) {
+  } catch (const cuda::CompileError& error) {
     throw UsageError(fmt::format("{} does not compile for GPUs: {}", of.kernel.kernel,
-                                 first_compile_error(error.what())));
+                                 first_compile_error(error.log())));
   }
 }
 

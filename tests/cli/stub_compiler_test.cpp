@@ -14,6 +14,7 @@ namespace stretto {
 namespace {
 
 using nlohmann::json;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -118,6 +119,42 @@ TEST_F(StubCompiler, MachineCodeThatCannotBeReadIsAFaultOfTheSystem) {
   EXPECT_EQ(said.err,
             "stretto: the CUDA run-time compiler could not give machine code (status 4)\n");
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path("cache")));
+}
+
+// Of a graph's own kernel its author is told, in one line, whatever the compiler calls it; where it
+// says nothing it is not the kernel that is wrong.
+TEST_F(StubCompiler, WhyAKernelOfAGraphDoesNotCompileIsSaid) {
+  folder_.file("keep.h", "");
+  const std::vector<std::string> line = {
+      "compile",
+      folder_.file("own.graph",
+                   "graph own m n k\nkernel keep all-reduce \"keep.h\"\ninput x [m, k] cols\n"
+                   "input w [n, k] cols\ny = gemm x w\noutput y whole\n"),
+      "m=32",
+      "n=32",
+      "k=64",
+      "--ranks",
+      "2",
+      "--strategy",
+      "sequential,kernel=keep"};
+  set("STUB_NVRTC_REFUSES", "keep.h");
+  const Said none = stretto_says(line);
+  EXPECT_EQ(none.exit_code, 3);
+  EXPECT_EQ(none.err,
+            "stretto: the CUDA run-time compiler could not compile a kernel (status 11)\n");
+  for (const auto& [said, told] :
+       {std::pair{"\nptxas fatal   : Unresolved extern function 'f'\n",
+                  "does not compile for sm_90a: ptxas fatal   : Unresolved extern function 'f'\n"},
+        std::pair{"keep.h(3): error: no f\n\nkeep.h(4): error: no g\n",
+                  "does not compile for sm_90a: keep.h(3): error: no f (and 1 more)\n"}}) {
+    set("STUB_NVRTC_SAYS", said);
+    const Said own = stretto_says(line);
+    EXPECT_EQ(own.exit_code, 2);
+    EXPECT_THAT(own.err, AllOf(HasSubstr("keep<Bf16x8, GpuBlock>"), HasSubstr(told)));
+  }
+  set("STRETTO_CACHE_PATH", folder_.path("empty"));
+  set("STUB_NVRTC_REFUSES", "stretto_mover");
+  EXPECT_THAT(stretto_says(compile()).err, HasSubstr("internal error: a kernel does not compile"));
 }
 
 TEST_F(StubCompiler, ACompilerThatIsTooOldIsNamed) {

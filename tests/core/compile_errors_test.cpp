@@ -12,10 +12,13 @@ TEST(CompileErrors, AreTheFirstAndHowManyFollow) {
       "keep.h:3:5: error: no 'g' here");
   EXPECT_EQ(first_compile_error("keep.h(3): error: no g\n\nkeep.h(7): error: no h\n2 errors\n"),
             "keep.h(3): error: no g (and 1 more)");
-  EXPECT_EQ(
-      first_compile_error("internal error: a kernel does not compile:\nkeep.h(3): error: no g"),
-      "keep.h(3): error: no g");
-  EXPECT_EQ(first_compile_error("killed\n"), "the compiler ended without saying why");
+}
+
+TEST(CompileErrors, AreWhatElseIsSaidWhereNoneIsCalledOne) {
+  EXPECT_EQ(first_compile_error("\nkilled\nbye\n"), "killed");
+  EXPECT_EQ(first_compile_error("ptxas info : 0 bytes\nptxas fatal : Unresolved extern 'f'\n"),
+            "ptxas fatal : Unresolved extern 'f'");
+  EXPECT_EQ(first_compile_error(" \n"), "the compiler ended without saying why");
 }
 
 // Of what the user does not know, the last line of the user's above it.

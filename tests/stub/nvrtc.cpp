@@ -2,6 +2,8 @@
 //   STUB_NVRTC_VERSION=12.9     its version; 13.0 when unset
 //   STUB_NVRTC_SPILLS=a_kernel  sources with this word spill 20 bytes
 //   STUB_NVRTC_FAILS=1          it does not hand over what it has made
+//   STUB_NVRTC_REFUSES=a_kernel sources with this word do not compile
+//   STUB_NVRTC_SAYS="no f"      what it says of these; nothing when unset
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -52,8 +54,18 @@ int nvrtcCompileProgram(NvrtcProgram program, int count, const char* const* opti
     program->cubin.assign(100'000, 'c');
     return 0;
   }
-  const char* word = std::getenv("STUB_NVRTC_SPILLS");
-  const bool spills = word != nullptr && program->source.find(word) != std::string::npos;
+  const auto has_word_of = [&](const char* variable) {
+    const char* const word = std::getenv(variable);
+    return word != nullptr && program->source.find(word) != std::string::npos;
+  };
+  if (has_word_of("STUB_NVRTC_REFUSES")) {
+    constexpr int kInternalError = 11, kCompilation = 6;
+    const char* const says = std::getenv("STUB_NVRTC_SAYS");
+    if (says == nullptr) return kInternalError;
+    program->log = says;
+    return kCompilation;
+  }
+  const bool spills = has_word_of("STUB_NVRTC_SPILLS");
   program->log = spills ? "8 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n" : "";
   program->log += "Used 40 registers";
   program->cubin.assign(100'000, 'c');  // about what a kernel has
