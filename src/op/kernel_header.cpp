@@ -55,6 +55,14 @@ std::optional<Include> included(std::string_view directive) {
   return std::nullopt;
 }
 
+// Without what only a file may begin with, a byte order mark, and end with, a line that goes on.
+std::string as_part(std::string text) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  if (text.starts_with(kMark)) text.erase(0, kMark.size());
+  if (text.ends_with('\\')) text += '\n';
+  return text;
+}
+
 bool leaves(const fs::path& normal) {
   return normal.is_absolute() || (!normal.empty() && *normal.begin() == "..");
 }
@@ -100,7 +108,7 @@ class Headers {
     if (is_new) {
       if (headers_.size() > kMostHeaders) refuse_more(fmt::format("{} headers", kMostHeaders));
       header.number = headers_.size();
-      header.text = read_regular_file(real.string(), kMostHeaderBytes);
+      header.text = as_part(read_regular_file(real.string(), kMostHeaderBytes));
     }
     return by_name_[name] = &header;
   }

@@ -77,6 +77,12 @@ TEST_F(KernelHeader, KeepsWhatStandsBehindAnInclude) {
             guarded(2, "c.h", "int c;") + "#line 1 \"k.h\"\n# /* for its\n sum */ int k;\n");
 }
 
+TEST_F(KernelHeader, MayBeginAndEndAsOnlyFilesMay) {
+  file("in/k.h", "\xef\xbb\xbfint k;\n#include \"c.h\"");
+  file("in/c.h", "\xef\xbb\xbfint c; \\");
+  EXPECT_EQ(read("k.h"), "int k;\n" + guarded(2, "c.h", "int c; \\\n") + "#line 2 \"k.h\"\n#\n");
+}
+
 // Compilers heed no #line in what they skip, and count the lines of what was included there.
 TEST_F(KernelHeader, SaysAgainWhichLineItIsBehindWhatMayBeSkipped) {
   file("in/k.h", "#if 0\n#include \"c.h\"\n#else /*\n*/\n#endif\nint k;");
