@@ -41,9 +41,9 @@ struct GraphText;
 // The text of a kernel's header.
 using KernelSource = std::function<std::shared_ptr<const std::string>(const EdgeKernel& kernel)>;
 // The text of a header in the folder. Headers of the user's own that it includes, by names relative
-// to its own folder, stand in their places, each once, where they are in the folder; all else that
-// it includes is left to the compiler. Null: the header is not there. Throws UsageError,
-// SystemError where one cannot be read.
+// to its own folder, stand in their places, and compilers take each once; all else that it includes
+// is left to them. Null: the header is not there. Throws UsageError where an include or a link
+// leads out of the folder or there are too many, SystemError where one cannot be read.
 std::shared_ptr<const std::string> read_kernel_header(const std::string& folder,
                                                       const std::string& header);
 // The operator with what `source` says of each of its kernels; null keeps what there was.
