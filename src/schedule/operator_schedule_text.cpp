@@ -216,7 +216,9 @@ class WordReader {
         break;  // the others would say the same
       }
     }
-    if (!says(text, "collectives=")) collect_alike(first, last);
+    // Few rows are multiplied beside low-latency collectives only, so who asks for that by name
+    // asks for these, and is refused where they are not to be had.
+    if (!says(text, "collectives=") && !says(text, "gemm=few-rows")) collect_alike(first, last);
   }
 
   // The products of one word, of which each has a schedule.

@@ -122,6 +122,13 @@ TEST(TwoEdged, GatherByNcclBesideAnAllToAll) {
     EXPECT_THAT(reasons, testing::ElementsAre(testing::HasSubstr(
                              "take another mover here, or collectives=nccl there")));
   }
+  // Who asks for few rows by name gets no other product in silence.
+  const auto asked =
+      legal(op_of("AllRowsToOwnRows"),
+            parse_schedules("few-rows,gemm=few-rows", op_of("AllRowsToOwnRows"), machine), machine);
+  EXPECT_THAT(asked, testing::Not(testing::Contains(testing::HasSubstr("gemm=library with"))));
+  EXPECT_THAT(asked, testing::Contains(testing::HasSubstr("y: gemm=few-rows with what ranks "
+                                                          "exchange by columns")));
   const Operator sums = op_of("OwnRowsToSums");
   EXPECT_EQ(parse_schedules("low-latency", sums, machine).products.back().collectives,
             CollectivesBy::low_latency);
