@@ -80,3 +80,5 @@ void for_each_plan(const Request& request, Progress& progress,
                    const std::function<void(const NamedPlan&)>& visit, size_t threads = 1);
 
 }  // namespace stretto::cli
+// For those that only plan, prove and simulate: all that one of them holds may be a gigabyte.
+inline constexpr size_t kMostPlansAtOnce = 8;

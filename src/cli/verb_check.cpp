@@ -18,8 +18,6 @@
 namespace stretto::cli {
 namespace {
 
-constexpr size_t kMostThreads = 8;  // a plan and its proof may take a gigabyte
-
 // Of one plan, or why there is none.
 struct Verdict {
   std::string name;
@@ -111,7 +109,7 @@ Outcome run(const Options& options) {
           by_plan[named.at] = verdicts_of(named);
           ++done;
         },
-        kMostThreads);
+        kMostPlansAtOnce);
   }
   Page page;
   Json results = Json::array();

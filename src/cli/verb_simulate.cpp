@@ -26,7 +26,6 @@ namespace {
 
 constexpr size_t kLabelWidth = 12;
 constexpr size_t kCriticalStepsShown = 40;
-constexpr size_t kMostThreads = 8;  // a plan and its simulation may take a gigabyte
 
 struct Row {
   std::string name;
@@ -207,7 +206,7 @@ Outcome run(const Options& options) {
   std::exception_ptr failure;
   for_each_in_parallel(is_among ? 1 : 2, 2, [&](size_t i) {
     if (i == 0) {
-      for_each_plan(request, progress, simulate_plan, in_turn ? 1 : kMostThreads);
+      for_each_plan(request, progress, simulate_plan, in_turn ? 1 : kMostPlansAtOnce);
     } else {
       try {
         sequential = sequential_us(request);
