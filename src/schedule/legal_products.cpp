@@ -62,7 +62,7 @@ std::string why_not_fed_so(const OperatorSegment& feeds, const Schedule& brings,
 // Collectives that go by ids bring each rank's own tokens, ids and weights to all, or what each has
 // of all.
 std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorSegment*>& products,
-                           size_t at, int split) {
+                           const OperatorSchedule& schedule, size_t at) {
   const OperatorSegment& one = *products[at];
   const Segment& of = *one.product;
   const auto counts = std::count_if(op.stages.begin(), op.stages.end(), [&](const Stage& stage) {
@@ -73,7 +73,7 @@ std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorS
                        right);
   };
   // A part is a stripe of each rank's tokens: who has all of them would have some here and there.
-  if (const Tensor* const apart = split > 1 ? lies_apart_in_parts(op) : nullptr) {
+  if (const Tensor* const apart = schedule.split > 1 ? lies_apart_in_parts(op) : nullptr) {
     return refuse(fmt::format("parts of rows, of which {} has all", apart->name), "split=1");
   }
   if (counts > 1) return refuse("ids that are counted twice", "one count of them");
@@ -95,15 +95,22 @@ std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorS
                            : "";
   }
   if (of.only_moves() && one.router_weights < 0) return {};
-  // Weights come along for who adds up what these experts make, if somebody does.
-  const auto sums = std::find_if(products.begin(), products.end(), [&](const auto* other) {
-    return other->product->is_routed() && other->product->only_moves() == of.only_moves() &&
-           other->ids == one.ids && other->router_weights >= 0;
-  });
-  const bool has_sums = sums != products.end();
+  // Weights come along for who adds up what these experts make and sends it back so, if somebody
+  // does. Other sums bring their own.
+  const OperatorSegment* sums = nullptr;
+  for (size_t i = 0; i < products.size() && sums == nullptr; ++i) {
+    const OperatorSegment& other = *products[i];
+    const Schedule& by = schedule.products[i];
+    const bool goes_by_ids =
+        by.mover == Mover::nccl && by.collectives == CollectivesBy::low_latency;
+    const bool adds = other.product->is_routed() && other.router_weights >= 0 &&
+                      other.product->only_moves() == of.only_moves() && other.ids == one.ids;
+    if (adds && goes_by_ids) sums = &other;
+  }
+  const bool has_sums = sums != nullptr;
   if (has_sums) {
-    if (std::string why = rounded_weights(**sums); !why.empty()) return why;
-    const Segment& adds = *(*sums)->product;
+    if (std::string why = rounded_weights(*sums); !why.empty()) return why;
+    const Segment& adds = *sums->product;
     if (adds.ranks > 1 && adds.kind.out == Edge::none) {
       return refuse("sums that each rank makes in its own columns",
                     "an output that is held by rows");
@@ -138,7 +145,7 @@ std::string why_not_by_ids(const Operator& op, const std::vector<const OperatorS
                      has_sums ? "ids and weights that are held whole" : "ids that are held whole");
   }
   // Own weights go with sums where nothing else is brought.
-  if (has_sums && is_own(one.ids) && !is_own((*sums)->router_weights)) {
+  if (has_sums && is_own(one.ids) && !is_own(sums->router_weights)) {
     return refuse("ids of own tokens and weights of all", "both held by rows, or both whole");
   }
   return {};
@@ -204,7 +211,7 @@ std::vector<std::string> why_not_beside_others(const Operator& op, const Operato
     if (!why.empty()) reasons.push_back(std::move(why));
   }
   if (products[at]->product->is_routed() && one.collectives == CollectivesBy::low_latency) {
-    if (std::string why = why_not_by_ids(op, products, at, schedule.split); !why.empty()) {
+    if (std::string why = why_not_by_ids(op, products, schedule, at); !why.empty()) {
       reasons.push_back(std::move(why));
     }
   }

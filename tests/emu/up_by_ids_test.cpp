@@ -156,6 +156,30 @@ TEST(UpByIdsOfOwnGraphs, StandBesideSumsOfTheSameIds) {
   }
 }
 
+// Sums that go back in another way bring their weights themselves, of whatever type and whoever has
+// them.
+TEST(UpByIdsOfOwnGraphs, StandBesideSumsThatBringTheirOwnWeights) {
+  const Machine machine = small_machine(2, kSms);
+  for (const std::string weights : {"rows", "whole", "whole fp32"}) {
+    const Operator op = own_graph(
+        "input x [t, h] rows\ninput ids [t, k] rows i32\ninput weights [t, k] " + weights +
+            "\ninput w [experts, f, h] rows\ninput v [experts, h, f] cols\ng = grouped x w ids\n"
+            "a = silu g\nd = grouped a v ids\ny = weigh d ids weights\noutput y rows\n",
+        {{"t", 28}, {"h", 80}, {"f", 96}, {"experts", 6}, {"k", 3}}, 2);
+    for (const char* first : {"a:low-latency,tile=16x16", "a:low-latency,gemm=tiles,tile=16x16"}) {
+      const std::string text =
+          std::string(first) + "/y:tiles,tile=16x16,comm-sms=2,granularity=whole";
+      SCOPED_TRACE(weights + " " + text);
+      const OperatorSchedule schedule = parse_schedules(text, op, machine);
+      ASSERT_THAT(legal(op, schedule, machine), testing::IsEmpty());
+      const Plan plan = lower(op, schedule, machine);
+      expect_proved(plan);
+      for (const RoutingKind routing : kRoutings) expect_right(plan, {.routing = {routing, {}}});
+    }
+    EXPECT_EQ(legal(op, parse_schedules("low-latency", op, machine), machine).empty(), false);
+  }
+}
+
 // Sums of teams beside it go in another way, since these collectives join all ranks.
 TEST(UpByIdsOfOwnGraphs, StandBesideTeams) {
   const auto graph = parse_graph(
