@@ -262,13 +262,18 @@ std::string why_no_sm_left(const Operator& op, const OperatorSchedule& schedule,
     int& most = by_nccl ? nccl : blocks;
     most = std::max(most, one.comm_sms);
   }
-  const int set_aside = nccl;
+  const int set_aside = nccl, of_kernel = most_kernel_blocks(op, schedule);
   nccl = sms_for_collectives(op, schedule, nccl);
-  if (nccl > std::max(1, set_aside) && blocks + nccl >= machine.sms) {
+  // Movers' blocks stay as long as the program, also where nothing else waits beside a call.
+  const bool has_no_room = nccl > std::max(1, set_aside)
+                               ? blocks + nccl >= machine.sms
+                               : blocks > 0 && blocks + of_kernel > machine.sms;
+  if (op.ranks > 1 && of_kernel > 0 && has_no_room) {
+    const int of_others = blocks + (nccl > std::max(1, set_aside) ? 1 : 0);
     return fmt::format(
-        "a kernel of {} blocks, each with an SM while others wait for it in theirs, beside "
-        "comm-sms={}: {} has {} SMs, give it at most blocks={} in the graph",
-        nccl, blocks, machine.name, machine.sms, std::max(1, machine.sms - 1 - blocks));
+        "a kernel of {} blocks, each with an SM while blocks of other products wait in theirs, "
+        "beside comm-sms={}: {} has {} SMs, give it at most blocks={} in the graph",
+        of_kernel, blocks, machine.name, machine.sms, std::max(1, machine.sms - of_others));
   }
   if (op.ranks == 1 || blocks == 0 || nccl == 0 || blocks + nccl < machine.sms) return {};
   return fmt::format(

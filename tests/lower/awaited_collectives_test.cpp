@@ -69,9 +69,16 @@ TEST(AwaitedCollectives, FindAnSmBesideTilesAndMoversThatWaitForThem) {
       kSms - 3);
 }
 
-TEST(AwaitedCollectives, LeaveAllSmsToTilesWhereNoBlockWaitsForThem) {
-  const std::string text = "g:sequential/u:tiles,mover=epilogue,comm-sms=0,tile=8x8";
-  EXPECT_EQ(proved_lanes(two_sums("output g rows\noutput u rows\n"), text), kSms);
+// Who comes first on one rank may keep the other out, and wait for it on the next rank.
+TEST(AwaitedCollectives, FindAnSmBesideTilesThatWaitForOtherRanks) {
+  const Operator op = two_sums("output g rows\noutput u rows\n");
+  for (const char* first : {"sequential", "library", "low-latency"}) {
+    const std::string text = std::string("g:") + first + "/u:tiles,mover=epilogue,comm-sms=0";
+    EXPECT_EQ(proved_lanes(op, text + ",tile=8x8"), kSms - 1);
+  }
+}
+
+TEST(AwaitedCollectives, LeaveAllSmsToTilesThatHaveEndedBeforeThem) {
   const Operator op = two_sums("y = swiglu u g\noutput y rows\n");
   EXPECT_EQ(proved_lanes(op, "g:tiles,mover=epilogue,comm-sms=0,tile=8x8/u:sequential"), kSms);
 }
@@ -115,14 +122,53 @@ TEST(AwaitedCollectives, OfTheGraphsKernelsFindAnSmForEveryBlock) {
   const char* const sum = "y = add u g\noutput y rows\n";
   EXPECT_EQ(proved_lanes(op_of(1, sum), text), kSms - 1);
   EXPECT_EQ(proved_lanes(op_of(3, sum), text), kSms - 3);
-  EXPECT_EQ(proved_lanes(op_of(3, "output g rows\noutput u rows\n"), text), kSms);
+  // Nothing waits for the call, but tiles beside it wait for other ranks' tiles.
+  EXPECT_EQ(proved_lanes(op_of(3, "output g rows\noutput u rows\n"), text), kSms - 3);
   const Machine machine = small_machine(2, kSms);
   const Operator all = op_of(kSms, sum);
   EXPECT_THAT(
       legal(all, parse_schedules(text, all, machine), machine),
       testing::ElementsAre(testing::HasSubstr(
-          "a kernel of 4 blocks, each with an SM while others wait for it in theirs, beside "
-          "comm-sms=0: small has 4 SMs, give it at most blocks=3 in the graph")));
+          "a kernel of 4 blocks, each with an SM while blocks of other products wait in "
+          "theirs, beside comm-sms=0: small has 4 SMs, give it at most blocks=3 in the graph")));
+}
+
+// Of a gather the call may begin beside tiles that stand ahead of its product, and in parts of the
+// rows a part's call runs beside what has followed another's.
+TEST(AwaitedCollectives, OfTheGraphsKernelsFindTheirSmsBesideAllThatWaitsForPeers) {
+  const auto op_of = [](const std::string& rest) {
+    return make_graph(parse_graph("graph own m\nkernel k gather \"k.h\" blocks=2\n"
+                                  "kernel s reduce-scatter \"k.h\" blocks=2\n" +
+                                  rest),
+                      {{"m", 256}}, 2, DType::bf16);
+  };
+  const std::string tiles = "tiles,mover=epilogue,comm-sms=0,tile=8x8";
+  const std::string gathers =
+      "input x [m, 16] cols\ninput w [16, 16] cols\n"
+      "input v [16, 16] rows\nu = gemm x w\n";
+  const std::string text = "u:" + tiles + "/g:sequential,kernel=k";
+  EXPECT_EQ(proved_lanes(op_of("input z [m, 16] rows\n" + gathers +
+                               "g = gemm z v\noutput u rows\noutput g cols\n"),
+                         text),
+            kSms - 2);
+  EXPECT_EQ(proved_lanes(op_of("input n [1, 16] whole\n" + gathers +
+                               "t = norm u n\ng = gemm t v\noutput g cols\n"),
+                         text),
+            kSms);
+  const Operator followed = op_of(
+      "input x [m, 16] cols\ninput w [16, 16] cols\ninput n [1, 16] whole\n"
+      "input v [16, 16] rows\ninput d [16, 16] cols\ng = gemm x w\nt = norm g n\n"
+      "h = gemm t v\ny = gemm h d\noutput y rows\n");
+  const std::string chain = "sequential/g:sequential,kernel=s/y:" + tiles;
+  EXPECT_EQ(proved_lanes(followed, chain), kSms);
+  EXPECT_EQ(proved_lanes(followed, "split=2/" + chain), kSms - 2);
+  // Movers' blocks are there all along.
+  const Machine machine = small_machine(2, kSms);
+  const std::string movers = "sequential/g:sequential,kernel=s/y:tiles,mover=comm-blocks,comm-sms=";
+  EXPECT_THAT(legal(followed, parse_schedules(movers + "2", followed, machine), machine),
+              testing::IsEmpty());
+  EXPECT_THAT(legal(followed, parse_schedules(movers + "3", followed, machine), machine),
+              testing::ElementsAre(testing::HasSubstr("give it at most blocks=1 in the graph")));
 }
 
 // Tiles of the edge in front of the product wait inside their kernel, and its own collective is to

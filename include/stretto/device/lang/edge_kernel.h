@@ -11,10 +11,11 @@
 // of its own part; an all-reduce reads and writes all, and its parts are for who wants to share out
 // the sum.
 //
-// All blocks of a call have an SM at once, so they may wait for each other and for other ranks'.
-// All ranks make each call, with the same sizes, in the same order, any number of times: call e + 1
-// may begin on one rank while others are in call e. What a call leaves in slots and signals, the
-// next one finds. After a call that failed on some rank all of it is as at first.
+// In a plan as it was lowered all blocks of a call have an SM at once, so they may wait for each
+// other and for other ranks'. All ranks make each call, with the same sizes, in the same order, any
+// number of times: call e + 1 may begin on one rank while others are in call e. What a call leaves
+// in slots and signals, the next one finds. After a call that failed on some rank all of it is as
+// at first.
 #pragma once
 
 #include "stretto/device/lang/words.h"
