@@ -65,9 +65,10 @@ inline constexpr size_t kMostNamed = 8;
 struct CheckOptions {
   size_t max_diagnostics = 100;  // stop after so many; the report says that it stopped
   bool fragment = false;         // part of a plan: it need not have its operator's tensors
-  // Of a run of fewer rows (Plan::run_of): what is enqueued is a program of its own. Else it is the
-  // whole plan's, which is proved with that plan, and not here.
-  bool enqueued_alone = false;
+  // Of a run of fewer rows (Plan::run_of): the plan that it is one of is checked as well, and with
+  // it the program that ranks enqueue for the run. Else nobody knows that plan here, and the run is
+  // proved as it is enqueued alone.
+  bool has_whole_plan = false;
 };
 
 struct CheckReport {
@@ -75,9 +76,9 @@ struct CheckReport {
   bool truncated = false;
   size_t tasks = 0, waits = 0, notifies = 0, pairs_proved = 0;  // what was examined
   int epochs = 0;                                               // runs unrolled
-  // Why no GPU runs it, that it has faults itself or that ranks enqueue another plan's program for
-  // it: the first of all reasons that the command and who runs plans would give. Empty when what
-  // ranks enqueue for it was proved too, and GPUs run it.
+  // Why no GPU runs it, that it has faults itself or that its program is the one of a plan that is
+  // checked beside it: the first of all reasons that the command and who runs plans would give.
+  // Empty when what ranks enqueue for it was proved too, and GPUs run it.
   std::string no_program;
   bool clean() const { return diagnostics.empty() && !truncated; }
 };

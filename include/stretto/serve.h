@@ -29,6 +29,10 @@ std::string why_rows_are_fixed(const Operator& op);
 // Why a run of the plan cannot have fewer rows; empty when it can.
 std::vector<std::string> why_not_served(const Plan& plan);
 
+// Why the plan, which says that it is a run of fewer rows (Plan::run_of), cannot be one; empty: it
+// may be.
+std::string why_no_run(const Plan& plan);
+
 // The run of `rows` rows written out as a plan: of the operator with so many rows, without the
 // tasks and regions that have none, and with the mark `run_of` where that are fewer rows than the
 // plan's. What ranks enqueue for it is still the whole plan's program. `lines`, unless null, are

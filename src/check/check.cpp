@@ -51,9 +51,9 @@ std::string why_not_proved(const Plan& plan, const CheckOptions& options,
                            const checker::InstrIndex& index, const checker::Counters& counters,
                            checker::Findings& findings) {
   if (options.fragment) return "it is a part of a plan";
-  if (plan.run_of > 0 && !options.enqueued_alone) {
-    return "it is a run of fewer rows, for which ranks enqueue the program of the plan for " +
-           std::to_string(plan.run_of) + " rows";
+  if (plan.run_of > 0 && options.has_whole_plan) {
+    return "what ranks enqueue for it is the program of the plan for " +
+           std::to_string(plan.run_of) + " rows, which is proved with that plan alone";
   }
   if (!findings.empty()) return "the plan itself has faults";
   return checker::check_programs(plan, index, counters, findings);

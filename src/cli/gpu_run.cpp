@@ -71,7 +71,7 @@ GpuRow GpuRun::evaluate(const NamedPlan& named, Progress& progress, double done,
     if (!row.refused.empty()) return row;
   }
   row.counts = plan_counts(plan);
-  row.check = check(plan, {.enqueued_alone = true});  // as a run of fewer rows is here
+  row.check = check(plan);  // a run of fewer rows is enqueued alone here
   row.check_json = to_json(row.check, plan, named.lines());
   // A plan that is known to be wrong would only end in a deadline.
   if (!row.check.clean()) return row;

@@ -10,6 +10,7 @@
 #include "cli/choices.h"
 #include "cli/options.h"
 #include "cli/plan_file.h"
+#include "stretto/check.h"
 #include "stretto/machine.h"
 #include "stretto/operator.h"
 #include "stretto/plan.h"
@@ -65,6 +66,7 @@ struct NamedPlan {
   size_t at = 0;                   // among those of the request
 
   std::string reason() const { return choice == nullptr ? "" : choice->reason; }
+  CheckOptions check_options() const { return {.has_whole_plan = whole != nullptr}; }
   const PlanLines* lines() const { return file == nullptr ? nullptr : &file->lines; }
 };
 // The beginning of what is said of one.
@@ -78,7 +80,7 @@ struct PlanRow {
 };
 void for_each_plan(const Request& request, Progress& progress,
                    const std::function<void(const NamedPlan&)>& visit, size_t threads = 1);
-
-}  // namespace stretto::cli
 // For those that only plan, prove and simulate: all that one of them holds may be a gigabyte.
 inline constexpr size_t kMostPlansAtOnce = 8;
+
+}  // namespace stretto::cli

@@ -25,6 +25,7 @@ struct Verdict {
   CheckReport report;
   const PlanFile* file = nullptr;
   Json json;
+  std::string alone = {};  // of a run whose whole plan nobody has: what was proved instead
 
   bool good() const { return !refused.empty() || report.clean(); }
 };
@@ -46,17 +47,30 @@ Verdict judged(const std::string& name, const Plan& plan, CheckReport report, co
   return {name, "", std::move(report), file, std::move(json)};
 }
 
+// A file may say that its plan is a run of fewer rows, which needs no more than a line.
+std::string why_alone(const NamedPlan& named) {
+  const Plan& plan = *named.plan;
+  if (plan.run_of == 0 || named.whole != nullptr) return "";
+  return fmt::format(
+      "it says that it is a run of a plan for {} rows, and is proved as if ranks enqueued it "
+      "alone; they enqueue that plan's program, which stretto check of that plan proves with "
+      "--rows {}",
+      plan.run_of, plan.op.rows());
+}
+
 // What ranks enqueue for a run of fewer rows is the program of the whole plan: that is judged too,
 // and has a verdict of its own where something is wrong with it.
 std::vector<Verdict> verdicts_of(const NamedPlan& named) {
   if (named.plan == nullptr) return {refused(named)};
-  CheckReport report = check(*named.plan), whole;
+  CheckReport report = check(*named.plan, named.check_options()), whole;
   if (named.whole != nullptr) {
     whole = check(*named.whole);
     if (report.clean()) report.no_program = whole.no_program;
   }
   std::vector<Verdict> verdicts = {
       judged(named.name, *named.plan, std::move(report), named.file, named.reason())};
+  verdicts[0].alone = why_alone(named);
+  if (!verdicts[0].alone.empty()) verdicts[0].json["enqueued_alone"] = verdicts[0].alone;
   if (!whole.clean()) {
     verdicts.push_back(judged(fmt::format("{}, all {} rows", named.name, named.whole->op.rows()),
                               *named.whole, std::move(whole),
@@ -74,7 +88,9 @@ struct Page {
     if (!verdict.refused.empty()) return table.add_remark(verdict.name, verdict.refused);
     const CheckReport& report = verdict.report;
     const size_t count = report.diagnostics.size();
-    const std::string clean = report.no_program.empty() ? "clean" : "clean, no program";
+    const std::string clean = !report.no_program.empty() ? "clean, no program"
+                              : !verdict.alone.empty()   ? "clean, enqueued alone"
+                                                         : "clean";
     const std::string word =
         report.clean()
             ? paint(Style::good, clean)
@@ -87,6 +103,9 @@ struct Page {
       problems += "\n" + wrap(fmt::format("{}: GPUs have no program for it: {}", verdict.name,
                                           report.no_program),
                               0);
+    }
+    if (!verdict.alone.empty()) {
+      problems += "\n" + wrap(fmt::format("{}: {}", verdict.name, verdict.alone), 0);
     }
     if (report.clean()) return;
     problems += fmt::format("\n{}\n", verdict.name) +

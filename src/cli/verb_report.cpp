@@ -149,7 +149,7 @@ Outcome run(const Options& options) {
     const MeasuredRun measured = measured_of(named, request, tuning, traces);
     if (options.svg) return picture.add(row.name, plan, simulation);
     progress.show("checking " + row.name, begin + share / 3);
-    const CheckReport verdict = check(plan);
+    const CheckReport verdict = check(plan, named.check_options());
     if (!row.reason.empty()) row_of_json["reason"] = row.reason;
     if (options.json) {
       row_of_json.update(row_json(named, simulation, verdict, measured, sequential));

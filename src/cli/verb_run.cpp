@@ -42,7 +42,7 @@ Row evaluate(const NamedPlan& named, const Request& request, const ExecutionOpti
   if (named.plan == nullptr) return row;
   const Plan& plan = *named.plan;
   row.counts = plan_counts(plan);
-  row.check = check(plan);
+  row.check = check(plan, named.check_options());
   row.check_json = to_json(row.check, plan, named.lines());
   row.execution = execute(plan, options, [&](double part) {
     progress.show("emulating " + row.name, done + part * share);

@@ -101,7 +101,7 @@ Json details_json(const Plan& plan, const PlanLines* lines, const Simulation& si
 std::string warnings_of(const std::vector<PlanFile>& files) {
   std::string out;
   for (const PlanFile& file : files) {
-    const CheckReport report = check(file.plan);
+    const CheckReport report = check(file.plan, {.has_whole_plan = file.whole != nullptr});
     if (report.clean()) continue;
     const size_t count = report.diagnostics.size();
     out += paint(Style::bad, "not proved") +

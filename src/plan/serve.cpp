@@ -155,8 +155,39 @@ device::RunRows run_rows(const Operator& op, int64_t rows) {
   return {static_cast<int32_t>(rows), owners.ranks, static_cast<int32_t>(owners.block())};
 }
 
+std::string why_no_run(const Plan& plan) {
+  if (std::string reason = why_rows_are_fixed(plan.op); !reason.empty()) return reason;
+  if (plan.run_of % row_owners(plan.op).ranks != 0) {
+    return fmt::format("{} rows are in no equal shards of {} ranks", plan.run_of, plan.ranks());
+  }
+  if (plan.cluster > 1) return "clusters compute all rows";
+  const bool moves_rows =
+      plan.low_latency_collectives && plan.library_gemms && !plan.few_rows_gemms;
+  const auto is_output = [&](const Region& to) {
+    return plan.buffers[to.buffer].role == BufferRole::output;
+  };
+  for (const Lane& lane : plan.lanes) {
+    for (const Instr& instr : lane.instrs) {
+      if (!instr.is_task()) continue;
+      const bool is_collective = instr.op == Opcode::collective;
+      const auto writes = plan.writes(instr);
+      if (!moves_rows && is_collective) {
+        return fmt::format("collectives move whole pieces, as that of {}", place_of(lane, instr));
+      }
+      if (lane.kind == LaneKind::copy && std::any_of(writes.begin(), writes.end(), is_output)) {
+        return fmt::format("copy engines move whole pieces into outputs, as that of {}",
+                           place_of(lane, instr));
+      }
+    }
+  }
+  return "";
+}
+
 std::vector<std::string> why_not_served(const Plan& plan) {
   std::vector<std::string> reasons;
+  if (plan.run_of > 0) {
+    return {fmt::format("it is itself a run of the plan for {} rows: take that plan", plan.run_of)};
+  }
   const RowShards owners = row_owners(plan.op);
   if (owners.rows % owners.ranks != 0) {  // fewer rows may reach further owners
     reasons.push_back(fmt::format("shards must be equal: a plan for {} rows has them",
@@ -194,7 +225,7 @@ Plan at_rows(const Plan& plan, int64_t rows, PlanLines* lines) {
   const TaskRowFinder rows_of(plan);
   Plan served = plan;
   served.op = with_rows(plan.op, rows);
-  if (rows < plan.op.rows() && plan.run_of == 0) served.run_of = plan.op.rows();
+  if (rows < plan.op.rows()) served.run_of = plan.op.rows();
   for (Buffer& buffer : served.buffers) {
     if (!has_callers_rows(plan, buffer)) continue;
     const bool sharded = buffer.sharded_rows > 0;

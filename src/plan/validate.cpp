@@ -6,6 +6,7 @@
 #include "plan/faults.h"
 #include "stretto/error.h"
 #include "stretto/schedule.h"
+#include "stretto/serve.h"
 
 namespace stretto {
 namespace {
@@ -62,6 +63,12 @@ void validate(const Plan& plan) {
       throw UsageError(fmt::format("{} instruction {} ({}): {}", describe(lane), i,
                                    to_string(lane.instrs[i].op), fault));
     }
+  }
+  if (plan.run_of > 0) {  // asks of operands, too
+    const std::string why = why_no_run(plan);
+    require(why.empty(), fmt::format("expected a plan of its own, without run-of {}, since no run "
+                                     "of fewer rows is as this one: {}",
+                                     plan.run_of, why));
   }
   const PlanFault fault = fault_in_lanes(plan);
   if (fault.what.empty()) return;

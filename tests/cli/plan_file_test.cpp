@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "stretto/lower.h"
+#include "stretto/serve.h"
 
 namespace stretto {
 namespace {
@@ -202,6 +204,48 @@ TEST_F(PlanFile, ARunOfFewerRowsIsProvedWithItsWholePlan) {
   const auto bad = results(text, 1);
   EXPECT_EQ(bad.back().at("strategy"), "b.plan, all 96 rows");
   EXPECT_FALSE(bad.back().at("check").at("clean"));
+}
+
+// A line is enough to say that a plan is a run, so nothing is left out for it.
+TEST_F(PlanFile, WhatSaysThatItIsARunIsProvedAlone) {
+  const Said made = stretto_says({"plan", "gemm-rs", "--m", "96", "--n", "32", "--k", "64",
+                                  "--ranks", "2", "--schedule", "tiles,rows=bucket,tile=32x32"});
+  const auto as_run = [](std::string text) {
+    return text.insert(text.find("schedule "), "run-of 200\n");
+  };
+  const auto checked = [&](const std::string& text) {
+    return stretto_says({"check", scratch_.file("lie.plan", text)});
+  };
+  const Said good = checked(as_run(made.out));
+  EXPECT_EQ(good.exit_code, 0) << good.err;
+  EXPECT_THAT(good.out, HasSubstr("clean, enqueued alone"));
+  EXPECT_THAT(good.out, HasSubstr("it says that it is a run of a plan for 200 rows"));
+  const Said rows =
+      stretto_says({"check", scratch_.file("lie.plan", as_run(made.out)), "--rows", "50"});
+  EXPECT_EQ(rows.exit_code, 2);
+  EXPECT_THAT(rows.err, HasSubstr("it is itself a run of the plan for 200 rows: take that plan"));
+  const Said fixed = stretto_says({"plan", "gemm-rs", "--m", "96", "--n", "32", "--k", "64",
+                                   "--ranks", "2", "--schedule", "sequential"});
+  const Said refused = checked(as_run(fixed.out));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("lie.plan: expected a plan of its own, without run-of 200"));
+}
+
+// Its lanes are in order, but not the one stream that a program of its own would have.
+TEST_F(PlanFile, WhatSaysThatItIsARunHasFaultsOfItsProgram) {
+  const Segment op = parse_segment("gemm-rs m=7 n=8 k=2177 ranks=7 dtype=bf16");
+  Machine machine = default_machine(7);
+  machine.sms = 9;
+  const Plan plan =
+      lower(op, parse_schedule("slices,tile=64x16,comm-sms=1,split-k=5,rows=bucket", op, machine),
+            machine);
+  const Said said = stretto_says({"check", scratch_.file("r.plan", print(at_rows(plan, 1)))});
+  EXPECT_EQ(said.exit_code, 1) << said.err;
+  EXPECT_THAT(said.out, HasSubstr("program-deadlock"));
+  EXPECT_THAT(said.out, HasSubstr("r.plan: it says that it is a run of a plan for 7 rows"));
+  const Said whole =
+      stretto_says({"check", scratch_.file("whole.plan", print(plan)), "--rows", "1"});
+  EXPECT_EQ(whole.exit_code, 0) << whole.err;
 }
 
 TEST_F(PlanFile, AFolderIsASystemFault) {

@@ -25,6 +25,13 @@ std::string refusal(const Plan& plan, int64_t rows) {
 }
 
 // Against the operator with so many rows, for every owner and row.
+Plan own_plan(std::string_view lines, int ranks = 2) {
+  const Operator op = make_graph(parse_graph("graph own m h\n" + std::string(lines)),
+                                 {{"m", 12}, {"h", 16}}, ranks, DType::bf16);
+  const Machine machine = default_machine(ranks);
+  return lower(op, schedule_of(find_preset("tiles"), op, machine), machine);
+}
+
 TEST(RunRows, AreThoseOfTheOperatorWithFewerRows) {
   for (const int ranks : {1, 2, 3, 8}) {
     for (const int64_t blocks : {1, 2, 5, 24}) {
@@ -73,13 +80,45 @@ TEST(RunRows, AreEnqueuedWithTheProgramOfTheWholePlan) {
   EXPECT_TRUE(check(plan).clean());
   const Plan run = at_rows(plan, 1);
   EXPECT_EQ(run.run_of, 7);
-  EXPECT_FALSE(check(run, {.enqueued_alone = true}).clean());
-  const CheckReport report = check(run);
+  EXPECT_FALSE(check(run).clean());
+  const CheckReport report = check(run, {.has_whole_plan = true});
   EXPECT_TRUE(report.clean());
   EXPECT_EQ(
       report.no_program,
-      "it is a run of fewer rows, for which ranks enqueue the program of the plan for 7 rows");
+      "what ranks enqueue for it is the program of the plan for 7 rows, which is proved with that "
+      "plan alone");
   EXPECT_EQ(parse_plan(print(run)).run_of, 7);
+}
+
+TEST(RunRows, HaveNoRunsThemselves) {
+  const Plan plan = plan_of("gemm-rs m=100 n=64 k=64 ranks=4 dtype=bf16",
+                            "tiles,rows=bucket,tile=16x64,comm-sms=2");
+  EXPECT_THAT(refusal(at_rows(plan, 60), 50),
+              HasSubstr("serves 60 rows only: it is itself a run of the plan for 100 rows: take "
+                        "that plan"));
+}
+
+// What a plan says of itself is not believed where no plan has such runs.
+TEST(RunRows, AreNotWhatAnyPlanSaysItIs) {
+  const std::string of = " m=100 n=64 k=64 ranks=4 dtype=bf16";
+  const auto why = [](Plan plan, int64_t run_of) {
+    plan.run_of = run_of;
+    const std::string reason = why_no_run(plan);
+    if (!reason.empty()) EXPECT_THROW(check(plan), UsageError);
+    return reason;
+  };
+  const Plan tiles = plan_of("gemm-rs" + of, "tiles,rows=bucket,tile=16x64,comm-sms=2");
+  EXPECT_EQ(why(tiles, 200), "");
+  EXPECT_EQ(why(tiles, 202), "202 rows are in no equal shards of 4 ranks");
+  EXPECT_THAT(why(plan_of("gemm-rs" + of, "sequential"), 200),
+              HasSubstr("collectives move whole pieces, as that of rank 0 nccl 0"));
+  EXPECT_THAT(why(plan_of("gemm-ar" + of, "decomposed"), 200),
+              HasSubstr("copy engines move whole pieces into outputs, as that of rank 1 copy 0"));
+  EXPECT_THAT(why(own_plan("team tp 2\ninput x [m, h] whole of tp\ny = gelu x\n"
+                           "output y whole of tp\n",
+                           4),
+                  24),
+              HasSubstr("rows that are dealt to teams"));
 }
 
 TEST(RunRows, BelongToOneOwnerOfATask) {
@@ -119,13 +158,6 @@ TEST(RunRows, RefusalsSayWhy) {
             "served");
 }
 
-Plan own_plan(std::string_view lines, int ranks = 2) {
-  const Operator op = make_graph(parse_graph("graph own m h\n" + std::string(lines)),
-                                 {{"m", 12}, {"h", 16}}, ranks, DType::bf16);
-  const Machine machine = default_machine(ranks);
-  return lower(op, schedule_of(find_preset("tiles"), op, machine), machine);
-}
-
 // Of operators that no product begins, or whose rows several tensors have.
 TEST(RunRows, AreThoseOfEveryTensorThatHasThem) {
   for (const char* lines : {"input x [m, h] whole\ny = gelu x\noutput y whole\n",
@@ -135,7 +167,7 @@ TEST(RunRows, AreThoseOfEveryTensorThatHasThem) {
     for (const int64_t rows : {1, 5, 12}) {
       SCOPED_TRACE(lines);
       const Plan run = at_rows(plan, rows);
-      EXPECT_TRUE(check(run).clean());
+      EXPECT_TRUE(check(run, {.has_whole_plan = true}).clean());
       const EmulateResult result = emulate(run);
       EXPECT_TRUE(result.verified && result.faults.empty()) << result.first_wrong;
     }

@@ -76,7 +76,9 @@ TEST(Validate, TheHeaderIsSound) {
   EXPECT_THAT(refusal([](Plan& p) { p.sms = 0; }), HasSubstr("expected at least one SM, found 0"));
   EXPECT_EQ(refusal([](Plan& p) { p.run_of = 5; }),
             "expected a run of fewer rows than its plan's, found 5 of 5");
-  EXPECT_EQ(refusal([](Plan& p) { p.run_of = 6; }), "accepted");
+  EXPECT_THAT(refusal([](Plan& p) { p.run_of = 6; }),
+              HasSubstr("expected a plan of its own, without run-of 6, since no run of fewer rows "
+                        "is as this one: collectives move whole pieces, as that of rank 1 nccl 0"));
   EXPECT_EQ(refusal([](Plan& p) { p.library_algorithm = 1; }),
             "expected no library's algorithm, found 1");
   EXPECT_EQ(refusal([](Plan& p) {

@@ -43,7 +43,7 @@ TEST(Serve, ComputesFewerRowsAtRandomPoints) {
       const Plan run = at_rows(plan, rows);
       const std::string text = print(run);
       EXPECT_EQ(print(parse_plan(text)), text);
-      const CheckReport report = check(run);
+      const CheckReport report = check(run, {.has_whole_plan = true});
       EXPECT_TRUE(report.clean()) << report.diagnostics.front().message;
       const EmulateResult result =
           emulate(run, {.seed = random(), .fill = Fill::integers, .runs = 3});
