@@ -172,11 +172,11 @@ std::string why_no_run(const Plan& plan) {
       const bool is_collective = instr.op == Opcode::collective;
       const auto writes = plan.writes(instr);
       if (!moves_rows && is_collective) {
-        return fmt::format("collectives move whole pieces, as that of {}", place_of(lane, instr));
+        return fmt::format("collectives move whole pieces, as that of {}", describe(lane));
       }
       if (lane.kind == LaneKind::copy && std::any_of(writes.begin(), writes.end(), is_output)) {
         return fmt::format("copy engines move whole pieces into outputs, as that of {}",
-                           place_of(lane, instr));
+                           describe(lane));
       }
     }
   }
