@@ -74,10 +74,10 @@ inline constexpr double kOfMemoryByIds = 0.9;
 // Tiles read their distinct inputs from memory at this share of what a copy of memory reaches, all
 // together (M = 16 to 256 in tiles of 64 x 64 to 128 x 128: 2.6 to 3.6 TB/s from 112 tiles on).
 constexpr double kStreamOfAll = 0.82;
-// And those of entries of a partition at this share of that (moe-tp-up of 64 and 1024 tokens of
-// five models took 605, 1943 and 254 us where 527, 1717 and 230 were simulated without it:
-// bench/results/experts_halves_h200_x2.json).
-constexpr double kStreamOfEntries = 0.87;
+// And those of entries of a partition at this share of that: eight first halves of layers of 64 and
+// 1024 tokens took 1.06 to 1.20 times what was simulated without it
+// (bench/results/experts_halves_h200_x2.json; docs/notes/moe.md, "Up halves by ids").
+constexpr double kStreamOfEntries = 0.815;
 
 // A tile whose multiplications and inputs take as long as one another reaches neither limit all the
 // time, and takes so much longer; none where one takes half of the other (tuning/h200x8.json, fewer

@@ -96,11 +96,6 @@ std::vector<RoutedContender> contenders(const Operator& op, const Machine& machi
 // around products, which took 0.92 to 0.98 of the time of blocks in each of seven layers that are
 // simulated at 0.87 to 0.96 of it (docs/notes/moe.md).
 //
-// Tiles of ours between kernels (`sequential`) were slower than ways of the kernel of experts in
-// each of eight first halves of layers between two ranks
-// (bench/results/experts_halves_h200_x2.json, up_ways_h200_x2.json), so they do not come first
-// where those are simulated alike.
-//
 // On one rank tiles save the ends of kernels and no link, and nobody has timed rows that all blocks
 // move: so these are taken where they are simulated to be faster by more than that.
 //
@@ -127,12 +122,6 @@ void prefer_what_was_faster(const Operator& op, std::vector<RoutedContender>& al
     return;
   }
   const double most_us = kErr * all.front().us;
-  if (op.ranks > 1 && all.front().name == kSequential) {
-    const auto whole = std::find_if(all.begin(), all.end(), [&](const RoutedContender& one) {
-      return one.us <= most_us && one.name.starts_with(kByCollectives);
-    });
-    if (whole != all.end()) std::rotate(all.begin(), whole, whole + 1);
-  }
   const auto is_by_nccl = [](const RoutedContender& one) {
     return one.name == kByCollectives || one.name == kWithWrittenSums;
   };

@@ -78,13 +78,16 @@ TEST(RoutedAuto, TakesWholeProductsWhereTilesWaitForWeights) {
                             "moe-tp-up t=64 h=2048 f=768 experts=128 k=8",
                             "moe-tp-up t=64 h=4096 f=1536 experts=128 k=8",
                             "moe-tp-up t=64 h=7168 f=2048 experts=256 k=8",
-                            "moe-tp-up t=1024 h=2880 f=2880 experts=128 k=4"}) {
+                            "moe-tp-up t=1024 h=2880 f=2880 experts=128 k=4",
+                            "moe-tp-up t=1024 h=7168 f=2048 experts=256 k=8",
+                            "moe-tp-up t=1024 h=7168 f=512 experts=256 k=8",
+                            "moe-tp-up t=1024 h=2880 f=720 experts=128 k=4"}) {
     const Operator op = parse_operator(std::string(sizes) + " ranks=2 dtype=bf16");
     const Machine machine = default_machine(op.ranks);
     const AutoSchedules found = auto_schedules(op, machine, load_tuning());
     EXPECT_TRUE(found.reason.starts_with("library")) << found.reason;
     EXPECT_LT(us_of(op, found.schedule, machine),
-              1.04 * us_of(op, schedule_of(find_preset("sequential"), op, machine), machine));
+              us_of(op, schedule_of(find_preset("sequential"), op, machine), machine));
     EXPECT_LE(us_of(op, found.schedule, machine),
               us_of(op, schedule_of(find_preset("library"), op, machine), machine));
   }
