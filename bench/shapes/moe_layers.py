@@ -9,6 +9,7 @@ import math
 MODELS = {"qwen30b": (2048, 768, 128, 8), "qwen235b": (4096, 1536, 128, 8), "mixtral": (4096, 14336, 8, 2),
           "gptoss": (2880, 2880, 128, 4), "glm45": (5120, 1536, 160, 8), "dsv3": (7168, 2048, 256, 8)}
 ROUTINGS = ("uniform", "zipf", "one-hot")
+LOADS = ("ep8", "tp2", "tp8")  # parts of a layer that a rank has
 MOST_MASKED_ROWS = 1 << 18  # of all experts: beyond, their buffers take more memory than the layer
 FORM = "deepgemm "  # what its contestants' names begin with
 
@@ -17,7 +18,9 @@ def local(model, load, tokens):
     """(hidden, inner, experts, top k, tokens) of a rank: `tp8` of eight that share each expert's inner columns, `tp2` of
     two, `ep8` of eight that share the experts."""
     hidden, inner, experts, top_k = MODELS[model]
-    if load.startswith("tp"):
+    if load not in LOADS:
+        raise ValueError(f"unknown load {load!r}; known: {', '.join(LOADS)}")
+    if load != "ep8":
         return hidden, inner // int(load[2:]), experts, top_k, tokens
     experts //= 8
     chosen = min(top_k, experts)
