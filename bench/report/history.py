@@ -33,7 +33,8 @@ RUNS_OF_A_DAY = {
                    "experts_early_sums_h200_x2.json", "experts_unseen_h200_x2.json",
                    "experts_few_again_h200_x2.json", "experts_halves_h200_x2.json",
                    "one_token_h200_x2.json", "mixtral_few_h200_x2.json", "mixtral_odd_h200_x2.json",
-                   "layers_paced_h200_x2.json"),
+                   "layers_paced_h200_x2.json", "experts_tall_tiles_h200_x2.json",
+                   "experts_many_down_h200_x2.json", "experts_tall_kernels_h200_x2.json"),
 }
 
 
