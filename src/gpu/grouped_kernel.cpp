@@ -75,6 +75,14 @@ void check_operands(const GroupedConfig& config, const GroupedOperands& o) {
   demand(o.per >= 1 && o.per <= INT32_MAX, "a token has 1 choice or more");
   demand(!config.scatters || o.targets != 0, "a kernel that scatters needs the rows' targets");
   demand(!config.weighs || o.row_weights != 0, "a kernel that weighs needs the rows' weights");
+  demand(o.stored == 0 || !config.scatters, "tiles are counted where rows are stored in order");
+  if (o.ahead.words == 0) return;
+  demand(
+      device::can_await_tiles(config) && !config.weighs && o.is_partition_early,
+      "tiles of the kernel ahead are awaited by one without ranges, gathering or weights of rows, "
+      "whose partition stands early");
+  demand(o.ahead.rows >= device::kUnitRows && o.ahead.times >= 1 && o.ahead.low_from >= 0,
+         "tiles that are awaited have rows and are counted");
 }
 
 template <typename T>
@@ -180,11 +188,17 @@ double end_of(int64_t high, int64_t low, int64_t blocks) {
 
 }  // namespace
 
+int64_t expected_tiles(const GroupedConfig& config, const GroupedShape& shape) {
+  const int64_t experts = shape.experts, rows = shape.rows / std::max<int64_t>(experts, 1);
+  const int64_t cuts = (rows + config.rows - 1) / config.rows;
+  return experts * cuts * ((shape.columns + config.columns - 1) / config.columns);
+}
+
 int64_t low_experts(const GroupedConfig& config, const GroupedShape& shape, int blocks) {
   const int64_t experts = shape.experts, rows = shape.rows / std::max<int64_t>(experts, 1);
   const int64_t cuts = (rows + config.rows - 1) / config.rows;
   if (cuts == 0 || rows / cuts < kLeastHigh) return 0;
-  const int64_t tiles = cuts * ((shape.columns + config.columns - 1) / config.columns);
+  const int64_t tiles = expected_tiles(config, shape) / experts;
   int64_t found = 0;
   double best = kWorthLowTiles * end_of(experts * tiles, 0, blocks);
   for (int64_t low = 1; low <= experts; ++low) {
@@ -283,7 +297,19 @@ device::GroupedParams grouped_params(const GroupedConfig& config, const GroupedO
   params.most_rows = static_cast<uint32_t>(o.most_rows);
   params.per = static_cast<uint32_t>(o.per);
   params.is_partition_early = o.is_partition_early ? 1 : 0;
+  params.stored = reinterpret_cast<uint32_t*>(o.stored);
+  params.awaited = reinterpret_cast<uint32_t*>(o.ahead.words);
+  params.ahead_rows = static_cast<uint32_t>(o.ahead.rows);
+  params.ahead_low_from = static_cast<uint32_t>(o.ahead.low_from);
+  params.ahead_times = static_cast<uint32_t>(o.ahead.times);
   return params;
+}
+
+CountedTiles counted_tiles(const GroupedConfig& config, const GroupedOperands& operands) {
+  const int64_t across = device::layout_of(config).stored_columns;
+  const int64_t blocks = (operands.output.columns + across - 1) / across;
+  return {operands.stored, config.rows, operands.experts - operands.low_experts,
+          blocks * config.ranges};
 }
 
 void change_matrices(device::GroupedParams& params, const GroupedConfig& config,

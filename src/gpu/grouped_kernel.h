@@ -28,12 +28,23 @@ struct GroupedShape {
 // is right for any number of rows.
 device::GroupedConfig fitted(device::GroupedConfig config, const GroupedShape& shape, int num_sms);
 
+// How many tiles it has then.
+int64_t expected_tiles(const device::GroupedConfig& config, const GroupedShape& shape);
+
 // Of how many of the last experts tiles are best half as high, so that `blocks` blocks, which take
 // them last, end sooner together. It is right for any number.
 int64_t low_experts(const device::GroupedConfig& config, const GroupedShape& shape, int blocks);
 
 // The source that the compiler gets. Throws UsageError(why_illegal()).
 std::string grouped_source(const device::GroupedConfig& config);
+
+// Tiles of the launch that makes another's rows of tokens, which counts those that it has stored:
+// where, how high they are at most, from which expert on half as high, and how many lie next to
+// each other.
+struct CountedTiles {
+  DevicePtr words = 0;  // 0: none are counted
+  int64_t rows = 0, low_from = 0, times = 0;
+};
 
 // What one launch works on, in this GPU's memory. What is ahead of the launch on its stream may
 // make the partition, unless it stands early: only how many rows it has at most is known here.
@@ -58,7 +69,17 @@ struct GroupedOperands {
   // What is ahead of the launch on its stream is another of experts, which writes neither the
   // partition nor the weights: both are read before it has ended.
   bool is_partition_early = false;
+  // uint32, as many zeros as stored_words() says, where tiles are counted once they are stored; of
+  // one launch at a time, behind which the one that awaits them leaves zeros. 0: nowhere.
+  DevicePtr stored = 0;
+  // What is ahead of the launch makes its tokens, tile by tile, each of which is awaited by those
+  // that read it. It has the same partition; nothing of this launch's output is read or written by
+  // it. Without words: it is awaited as a whole.
+  CountedTiles ahead;
 };
+
+// For what `stored` says of one launch, how the one behind it awaits its tiles.
+CountedTiles counted_tiles(const device::GroupedConfig& config, const GroupedOperands& operands);
 
 // Throws UsageError when the operands do not fit together or to the kernel.
 device::GroupedParams grouped_params(const device::GroupedConfig& config,

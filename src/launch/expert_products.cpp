@@ -259,19 +259,6 @@ std::string why_no_expert_products(const Plan& plan, const TileSums& sums,
   return find(plan, sums, kernel, products);
 }
 
-std::optional<uint32_t> experts_ahead(const RankProgram& program, uint32_t kernel) {
-  for (const StepStream& stream : program.streams) {
-    for (size_t at = 1; at < stream.steps.size(); ++at) {
-      const Step &ahead = stream.steps[at - 1], &step = stream.steps[at];
-      if (step.kind != StepKind::gemm || step.index != kernel) continue;
-      const bool is_found =
-          ahead.kind == StepKind::gemm && is_by_experts(program.needs[ahead.index]);
-      return is_found ? std::optional(ahead.index) : std::nullopt;
-    }
-  }
-  return std::nullopt;
-}
-
 GroupedShape shape_of(const ExpertProduct& product) {
   const int64_t own = product.counts.rows() - 1;
   const int64_t rows = product.rows.rows() * own / std::max<int64_t>(product.all_experts, 1);

@@ -2,7 +2,6 @@
 // choose their matrices. It deals out its tiles itself, of as many rows as each expert has.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,9 +33,6 @@ std::vector<ExpertProduct> expert_products_of(const Plan& plan, const TileSums& 
 // Why they make up none; empty when they do.
 std::string why_no_expert_products(const Plan& plan, const TileSums& sums,
                                    const std::vector<BlockPart>& kernel);
-
-// The kernel of experts that is the step ahead of this kernel's in its stream, if one is.
-std::optional<uint32_t> experts_ahead(const RankProgram& program, uint32_t kernel);
 
 inline bool is_by_experts(const GemmNeeds& needs) { return needs.library && needs.grouped; }
 

@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "launch/expert_chain.h"
 #include "tables/call_lists.h"
 
 namespace stretto::runtime {
@@ -13,11 +14,13 @@ using cuda::GroupedOperands;
 using cuda::Matrix;
 
 void ExpertLaunches::add(const std::vector<ExpertProduct>& products, const cuda::GemmNeeds& needs,
-                         int sms, bool is_behind_experts) {
+                         int sms, std::optional<uint32_t> ahead) {
   std::vector<Launch>& launches = by_kernel_.emplace_back();
   for (const ExpertProduct& product : products) {
-    const bool is_partition_early = is_behind_experts || !launches.empty();
+    const bool is_partition_early = ahead || !launches.empty();
     Launch& launch = launches.emplace_back();
+    launch.product = product;
+    launch.needs = needs;
     const device::GroupedConfig config = cuda::config_for(setup_.plan, needs, product);
     launch.kernel = &setup_.kernels.experts(setup_.device, config);
     launch.blocks = sms > 0 ? sms : setup_.device.num_sms();
@@ -29,6 +32,34 @@ void ExpertLaunches::add(const std::vector<ExpertProduct>& products, const cuda:
           product.experts, cuda::low_experts(config, cuda::shape_of(product), launch.blocks));
       operands.is_partition_early = is_partition_early;
     }
+  }
+  if (ahead && launches.size() == 1) await_tiles(launches.front(), by_kernel_[*ahead]);
+}
+
+// Where each block has one tile of the kernel ahead, they all end at about the same time. Low tiles
+// at its end are for blocks that would have nothing to do.
+void ExpertLaunches::await_tiles(Launch& launch, std::vector<Launch>& ahead) const {
+  if (!setup_.device.can_overlap() || ahead.size() != 1 ||
+      !device::can_await_tiles(launch.kernel->config())) {
+    return;
+  }
+  Launch& first = ahead.front();
+  const device::GroupedConfig& config = first.kernel->config();
+  const bool has_more_tiles =
+      cuda::expected_tiles(config, cuda::shape_of(first.product)) * config.ranges > first.blocks;
+  if (!has_more_tiles || !cuda::follows_by_tiles(setup_.plan, first.product, first.needs,
+                                                 launch.product, launch.needs)) {
+    return;
+  }
+  const uint32_t words =
+      device::stored_words(static_cast<uint32_t>(first.product.experts),
+                           static_cast<uint32_t>(first.by_set.front().operands.most_rows));
+  first.stored = cuda::upload(std::vector<uint32_t>(words, 0));
+  for (size_t set = 0; set < launch.by_set.size(); ++set) {
+    GroupedOperands& stores = first.by_set[set].operands;
+    stores.stored = first.stored.address();
+    stores.low_experts = 0;
+    launch.by_set[set].operands.ahead = cuda::counted_tiles(config, stores);
   }
 }
 
@@ -120,9 +151,15 @@ void ExpertLaunches::launch(uint32_t number, const cuda::Stream& stream, bool st
 }
 
 void ExpertLaunches::restart() {
-  const uint32_t zeros[2] = {};
+  const auto clear = [](cuda::DeviceMemory& words) {
+    const std::vector<uint32_t> zeros(words.num_bytes() / sizeof(uint32_t), 0);
+    if (!zeros.empty()) words.upload(zeros.data(), words.num_bytes());
+  };
   for (std::vector<Launch>& launches : by_kernel_) {
-    for (Launch& launch : launches) launch.tickets.upload(zeros, sizeof(zeros));
+    for (Launch& launch : launches) {
+      clear(launch.tickets);
+      clear(launch.stored);
+    }
   }
 }
 

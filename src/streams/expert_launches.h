@@ -2,6 +2,7 @@
 // a launch that deals out its tiles by the counts of a run.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "gpu/grouped_kernel.h"
@@ -16,10 +17,10 @@ class ExpertLaunches {
   explicit ExpertLaunches(const LaunchSetup& setup) : setup_(setup) {}
 
   // The products of a kernel of the plan's, on so many SMs, 0: all. Which kernel they are is
-  // counted from 0. `is_behind_experts`: what is ahead of it on its stream is such a kernel too, so
-  // that their partitions were made before that one began; it writes no weights either.
+  // counted from 0. `ahead`: which other one is right ahead of it on its stream, if one is, so that
+  // their partitions were made before that one began; it writes no weights either.
   void add(const std::vector<cuda::ExpertProduct>& products, const cuda::GemmNeeds& needs, int sms,
-           bool is_behind_experts);
+           std::optional<uint32_t> ahead);
   bool is_any() const;
   // Whether kernel `number` has been added and launches anything.
   bool has(uint32_t number) const {
@@ -46,15 +47,21 @@ class ExpertLaunches {
     bool is_made = false;            // params are
   };
   struct Launch {
+    cuda::ExpertProduct product;
+    cuda::GemmNeeds needs;
     const cuda::GroupedKernel* kernel = nullptr;
     int blocks = 1;
     std::vector<OfSet> by_set;
-    cuda::DeviceMemory tickets;
+    cuda::DeviceMemory tickets, stored;             // words of zeros (GroupedOperands)
     const device::GroupedParams* params = nullptr;  // of the run
   };
 
   cuda::GroupedOperands operands_of(const cuda::ExpertProduct& product, bool scatters, int set,
                                     cuda::DevicePtr tickets) const;
+
+  // Has the only launch of a kernel await the only one of the kernel ahead tile by tile, where that
+  // can be and is worth it.
+  void await_tiles(Launch& launch, std::vector<Launch>& ahead) const;
 
   LaunchSetup setup_;
   std::vector<std::vector<Launch>> by_kernel_;

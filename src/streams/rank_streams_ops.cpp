@@ -1,6 +1,7 @@
 // What the runs of a rank consist of: an op for each step of its program, and how it is enqueued.
 #include <algorithm>
 
+#include "launch/expert_chain.h"
 #include "streams/rank_streams.h"
 #include "stretto/error.h"
 #include "tables/call_lists.h"
@@ -43,11 +44,12 @@ void RankStreams::add_product(uint32_t kernel) {
     few_rows_.add(kernel, found.front());
   }
   // Where a rank has no experts, nothing is launched.
-  const std::optional<uint32_t> ahead = cuda::experts_ahead(program, kernel);
-  const bool is_behind_experts = ahead && experts_.has(program.number_of_kind(*ahead));
+  std::optional<uint32_t> ahead = cuda::experts_ahead(program, kernel);
+  if (ahead) ahead = program.number_of_kind(*ahead);
+  if (ahead && !experts_.has(*ahead)) ahead.reset();
   experts_.add(by_experts ? cuda::expert_products_of(setup_.plan, *program.sums, parts)
                           : std::vector<cuda::ExpertProduct>(),
-               needs, sms, is_behind_experts);
+               needs, sms, ahead);
   if (by_experts || needs.few_rows) {
     library_.add_none();
   } else {
@@ -229,7 +231,11 @@ void RankStreams::multiply(const Op& op, const Stream& stream, int set, const Ro
     multiply_few_rows(op, stream, set, rows);
   } else if (needs.library) {
     const uint32_t number = setup_.program.number_of_kind(op.index);
-    experts_.launch(number, stream, starts_early(op), kernels_overlap_);
+    // Behind another of experts whatever other streams do: its blocks wait for that kernel alone,
+    // which has its SMs by then and waits for nobody.
+    const bool is_early =
+        starts_early(op) || (setup_.device.can_overlap() && is_behind_experts(op));
+    experts_.launch(number, stream, is_early, kernels_overlap_);
     library_.launch(number, stream, set, rows, call_.places);
   } else {
     tables_.multiply(op.index, stream, {rows, call_.blob}, starts_early(op));
@@ -246,8 +252,8 @@ void RankStreams::make_collective(const Op& op, const Stream& stream, int set,
   if (call.chosen.counts_bad_ids || call.routed.entry_rows != 0) {
     call.chosen.bad_ids = tables_.bad_ids_at();
   }
-  // Experts' products write neither ids nor weights nor a partition, and wait for their stream
-  // before they let the next kernel start.
+  // Experts' products write neither ids nor weights nor a partition. The first of them waits for
+  // its stream before it lets the next kernel start, and those behind it start no sooner.
   call.chosen.looks_early = setup_.device.can_overlap() && is_behind_experts(op);
   collectives_.launch(op.index, stream, call, receives_early(op, set, call));
 }

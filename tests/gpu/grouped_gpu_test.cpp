@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -222,6 +223,89 @@ class GroupedGpuTest : public GpuTest {
   }
 };
 
+// Two kernels, of which the second awaits the first one's tiles.
+class GroupedPairTest : public GroupedGpuTest {
+ protected:
+  static constexpr int64_t kLastColumns = 264;
+
+  // What is between them is poisoned each time, so that a row that is read too early shows.
+  void expect_the_same_bits(const GroupedConfig& first_config, const GroupedConfig& second_config,
+                            const Case& shape, int64_t low_experts) {
+    const GroupedKernel first(*device_, compiler_, first_config);
+    const GroupedKernel second(*device_, compiler_, second_config);
+    const auto experts = static_cast<int64_t>(shape.rows_of_expert.size());
+    const int64_t halves = first_config.follower == Follower::swiglu ? 2 : 1;
+    int64_t rows = 0;
+    for (const int32_t count : shape.rows_of_expert) {
+      rows += (count + shape.entry_rows - 1) / shape.entry_rows * shape.entry_rows;
+    }
+    const int64_t n = shape.n, k = shape.k, held = std::max<int64_t>(rows, 1);
+    const auto of = [&](int64_t elements) {
+      return DeviceMemory(static_cast<size_t>(elements) * sizeof(uint16_t));
+    };
+    const DeviceMemory tokens = of(held * k), inner = of(held * n),
+                       output = of(held * kLastColumns);
+    const DeviceMemory up = of(experts * n * halves * k), down = of(experts * kLastColumns * n);
+    for (const auto& [memory, number] : {std::pair(&tokens, 1), {&up, 2}, {&down, 3}}) {
+      data_->fill(*stream_, memory->address(), static_cast<int64_t>(memory->num_bytes() / 2),
+                  DType::bf16, device::Fill::normal, number);
+    }
+    std::vector<int32_t> choices(static_cast<size_t>(held));
+    std::iota(choices.rbegin(), choices.rend(), 0);
+    const uint32_t words =
+        device::stored_words(static_cast<uint32_t>(experts), static_cast<uint32_t>(rows));
+    const DeviceMemory counts = upload(shape.rows_of_expert), targets = upload(choices),
+                       tickets = upload(std::vector<uint32_t>(2)),
+                       others = upload(std::vector<uint32_t>(2)),
+                       stored = upload(std::vector<uint32_t>(words));
+
+    GroupedOperands a;
+    a.experts = experts;
+    a.most_rows = rows;
+    a.entry_rows = shape.entry_rows;
+    a.low_experts = low_experts;
+    a.rows_of_expert = counts.address();
+    GroupedOperands b = a;
+    a.tokens = {tokens.address(), held, k, k, DType::bf16};
+    a.output = {inner.address(), held, n, n, DType::bf16};
+    a.expert_rows = n * halves;
+    a.weights = {up.address(), (experts - 1) * n * halves + n, k, k, DType::bf16};
+    a.up = a.weights;
+    a.up.address += static_cast<uint64_t>(n * k) * 2;
+    a.tickets = tickets.address();
+    a.sources = targets.address();
+    b.tokens = a.output;
+    b.output = {output.address(), held, kLastColumns, kLastColumns, DType::bf16};
+    b.expert_rows = kLastColumns;
+    b.weights = {down.address(), experts * kLastColumns, n, n, DType::bf16};
+    b.targets = targets.address();
+    b.tickets = others.address();
+    const auto run = [&](int blocks, bool overlap) {
+      for (const DeviceMemory* const memory : {&inner, &output}) {
+        check(
+            driver().fill_bytes(memory->address(), kPoison, memory->num_bytes(), stream_->handle()),
+            "poison");
+      }
+      first.launch(*stream_, blocks, grouped_params(first_config, a));
+      second.launch(*stream_, device_->num_sms(), grouped_params(second_config, b), overlap);
+      stream_->synchronize();
+      return contents<uint16_t>(output, output.num_bytes() / 2);
+    };
+    const std::vector<uint16_t> expected = run(device_->num_sms(), false);
+    a.stored = stored.address();
+    b.ahead = counted_tiles(first_config, a);
+    b.is_partition_early = true;
+    // On few SMs, so that blocks of the second wait while it runs.
+    for (const int blocks : {device_->num_sms(), 40, 3}) {
+      for (int time = 0; time < 3; ++time) {
+        EXPECT_EQ(run(blocks, device_->can_overlap()), expected)
+            << "other bits behind " << blocks << " blocks";
+      }
+    }
+    EXPECT_EQ(contents<uint32_t>(stored, words), std::vector<uint32_t>(words)) << "of the next run";
+  }
+};
+
 constexpr GroupedConfig kTiles[] = {{.columns = 256, .rows = 128, .stages = 4},
                                     {.columns = 256, .rows = 128, .stages = 3, .together = 4},
                                     {.columns = 192, .rows = 128, .stages = 4, .together = 2},
@@ -266,6 +350,26 @@ TEST_F(GroupedGpuTest, DownToScatteredAndWeighedRows) {
   expect_right(
       of_every_tile([](GroupedConfig& config) { config.scatters = true; },
                     [](GroupedConfig& config) { config.scatters = config.weighs = true; }));
+}
+
+TEST_F(GroupedPairTest, AwaitsTilesOfTheOneAhead) {
+  GroupedConfig up{.columns = 256, .rows = 128, .stages = 4};
+  GroupedConfig ranges{.columns = 128, .rows = 64, .stages = 8, .ranges = 2};
+  GroupedConfig gathers = {.columns = 192, .rows = 96, .stages = 5, .gathers = true};
+  up.follower = gathers.follower = Follower::swiglu;
+  GroupedConfig down{.columns = 128, .rows = 192, .stages = 5};
+  GroupedConfig scatters{.columns = 256, .rows = 64, .stages = 5, .scatters = true};
+  for (const Case& shape : kCases) {
+    if (shape.k <= 3 * device::kTileK) continue;  // of ranges
+    for (const GroupedConfig& first : {up, ranges, gathers}) {
+      for (const GroupedConfig& second : {down, scatters}) {
+        SCOPED_TRACE(
+            fmt::format("{} then {}, {} columns", describe(first), describe(second), shape.n));
+        const auto experts = static_cast<int64_t>(shape.rows_of_expert.size());
+        expect_the_same_bits(first, second, shape, first.ranges == 1 ? experts / 2 : 0);
+      }
+    }
+  }
 }
 
 // Tables of which nothing is right: the kernel ends, and writes rows of the output alone.

@@ -77,6 +77,45 @@ TEST(GroupedTiles, OfABandShareWeights) {
   }
 }
 
+// By which whoever awaits a tile's rows finds who stores them.
+TEST(GroupedTiles, AreFoundByTheirUnits) {
+  for (const uint32_t rows : {1, 16, 17, 129, 300, 1000, 4097}) {
+    for (const bool low : {false, true}) {
+      const uint32_t units = device::units_of_rows(rows);
+      const uint32_t tiles = device::row_tiles(rows, low, kMiddle.rows);
+      uint32_t found = 0;
+      for (uint32_t tile = 0; tile < tiles; ++tile) {
+        const uint32_t end = device::first_unit_of(units, tiles, tile + 1);
+        for (uint32_t unit = device::first_unit_of(units, tiles, tile); unit < end; ++unit) {
+          EXPECT_EQ(device::tile_of_unit(units, tiles, unit), tile) << rows << " rows";
+          EXPECT_EQ(unit, found++);
+        }
+      }
+      EXPECT_EQ(found, units);
+    }
+  }
+}
+
+// However experts' rows follow one another, and as many as there is room for.
+TEST(GroupedTiles, AreCountedByWordsOfTheirOwn) {
+  for (const uint32_t entry_rows : {1, 16}) {
+    const std::vector<uint32_t> counts = {1, 0, 15, 1, 1, 300, 0, 0, 17, 16, 200, 33};
+    std::vector<uint32_t> words = {0};  // of all tiles
+    uint32_t first = 0;
+    for (uint32_t e = 0; e < counts.size(); ++e) {
+      const uint32_t units = device::units_of_rows(counts[e]);
+      const uint32_t tiles = device::row_tiles(counts[e], e > 8, 128);
+      for (uint32_t tile = 0; tile < tiles; ++tile) {
+        const uint32_t unit = device::first_unit_of(units, tiles, tile);
+        words.push_back(device::stored_word(e, first + unit * device::kUnitRows));
+      }
+      first = device::next_first_row(first, counts[e], entry_rows, 1000);
+    }
+    for (size_t i = 1; i < words.size(); ++i) EXPECT_GT(words[i], words[i - 1]);
+    EXPECT_LT(words.back(), device::stored_words(static_cast<uint32_t>(counts.size()), first));
+  }
+}
+
 TEST(GroupedTiles, OfLowExpertsAreHalfAsHigh) {
   EXPECT_EQ(device::row_tiles<kMiddle>(256, false), 2u);
   EXPECT_EQ(device::row_tiles<kMiddle>(256, true), 4u);

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "launch/cublas_gemms.h"
+#include "launch/expert_chain.h"
 #include "launch/library_limits.h"
 #include "plan/tile_task.h"
 #include "stretto/lower.h"
@@ -373,6 +374,41 @@ output z rows
   const Machine machine = default_machine(1);
   const Plan plan = lower(layers, parse_schedules("library", layers, machine), machine);
   EXPECT_EQ(ahead_of_all(plan), "- 0 - 2 ");
+}
+
+// Only rows that the kernel ahead stores in order are there tile by tile.
+TEST(ExpertProducts, FollowByTilesWhereTheyReadRowsAsTheyAreStored) {
+  const auto follow = [](const Plan& plan) {
+    std::string found;
+    for (const RankProgram& program : programs_of(plan)) {
+      for (uint32_t kernel = 0; kernel < program.gemms.size(); ++kernel) {
+        const std::optional<uint32_t> ahead = experts_ahead(program, kernel);
+        if (!ahead) continue;
+        const auto first = expert_products_of(plan, *program.sums, program.gemms[*ahead]);
+        const auto second = expert_products_of(plan, *program.sums, program.gemms[kernel]);
+        const GemmNeeds &of_first = program.needs[*ahead], &of_second = program.needs[kernel];
+        found += follows_by_tiles(plan, first.at(0), of_first, second.at(0), of_second) ? "y" : "n";
+        ExpertProduct other = second.at(0);
+        other.a.row1 -= 1;
+        EXPECT_FALSE(follows_by_tiles(plan, first.at(0), of_first, other, of_second));
+        other = second.at(0);
+        other.counts.buffer = other.choices.buffer;
+        EXPECT_FALSE(follows_by_tiles(plan, first.at(0), of_first, other, of_second));
+        other = second.at(0);
+        other.c.buffer = first.at(0).a.buffer;
+        EXPECT_FALSE(follows_by_tiles(plan, first.at(0), of_first, other, of_second));
+      }
+    }
+    return found;
+  };
+  const std::string sizes = "t=128 h=256 f=512 experts=8 k=2 dtype=bf16 ranks=";
+  EXPECT_EQ(follow(plan_of("moe-ep " + sizes + "1", "library")), "y");
+  EXPECT_EQ(follow(plan_of("moe-ep " + sizes + "2", "low-latency")), "yy");
+  EXPECT_EQ(follow(plan_of("moe-ep " + sizes + "2", "library,mover=copy-engine/y:low-latency")),
+            "yy");
+  EXPECT_EQ(follow(plan_of("moe-tp " + sizes + "2", "library,mover=copy-engine/y:low-latency")),
+            "yy");
+  EXPECT_EQ(follow(plan_of("moe-tp " + sizes + "2", "low-latency")), "yy");
 }
 
 }  // namespace

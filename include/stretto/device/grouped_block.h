@@ -15,6 +15,7 @@ struct GroupedShared {
   static constexpr uint32 kIsLast = 0x100;
   uint32 a, b, chunks, full, empty, chunk_full, chunk_empty;
   uint32 rows, first_row, first_tile;  // by expert; of tiles one more
+  uint32 ahead_tiles;                  // how many the kernel ahead has, of those that are awaited
   uint32 notes, noted;                 // of tiles
   uint32 idle, received, exchanged;    // of ranges: stages of all, sums of others, and both used
   uint32 offsets;                      // of rows that are gathered
@@ -30,7 +31,8 @@ struct GroupedShared {
     rows = chunk_empty + kLayout.chunk_rings * kChunkSlots * 8;
     first_row = rows + kMostExperts * 4;
     first_tile = first_row + kMostExperts * 4;
-    notes = first_tile + (kMostExperts + 1) * 4 + 12;  // a multiple of 16
+    ahead_tiles = first_tile + (kMostExperts + 1) * 4;
+    notes = ahead_tiles + 12;  // a multiple of 16
     noted = notes + kTileNotes * 16;
     idle = noted + kTileNotes * 8;
     received = idle + 8;
@@ -49,13 +51,14 @@ struct GroupedShared {
   // tile's first stage, with which it becomes visible.
   STRETTO_DEVICE uint32 note(uint32 i) const { return notes + i % kTileNotes * 16; }
   STRETTO_DEVICE void write_note(uint32 i, const GroupedTile& tile, bool is_last) const {
-    store_shared_word(note(i), tile.units | (is_last ? kIsLast : 0));
+    store_shared_word(note(i), tile.units | (is_last ? kIsLast : 0) | tile.expert << 16);
     store_shared_word(note(i) + 4, tile.row);
     store_shared_word(note(i) + 8, tile.rows);
     store_shared_word(note(i) + 12, static_cast<uint32>(tile.column));
   }
-  STRETTO_DEVICE uint32 units_of(uint32 i) const { return load_shared_word(note(i)) & ~kIsLast; }
-  STRETTO_DEVICE bool is_last(uint32 i) const { return load_shared_word(note(i)) >= kIsLast; }
+  STRETTO_DEVICE uint32 units_of(uint32 i) const { return load_shared_word(note(i)) % kIsLast; }
+  STRETTO_DEVICE bool is_last(uint32 i) const { return (load_shared_word(note(i)) & kIsLast) != 0; }
+  STRETTO_DEVICE uint32 expert_of(uint32 i) const { return load_shared_word(note(i)) >> 16; }
   STRETTO_DEVICE uint32 row_of(uint32 i) const { return load_shared_word(note(i) + 4); }
   STRETTO_DEVICE uint32 tile_rows_of(uint32 i) const { return load_shared_word(note(i) + 8); }
   STRETTO_DEVICE int32 column_of(uint32 i) const {
@@ -65,6 +68,9 @@ struct GroupedShared {
   STRETTO_DEVICE static uint32 groups() { return gridDim.x / kConfig.ranges; }
   STRETTO_DEVICE static uint32 group() { return blockIdx.x / kConfig.ranges; }
   STRETTO_DEVICE static uint32 range() { return blockIdx.x % kConfig.ranges; }
+  STRETTO_DEVICE static bool awaits_tiles(const GroupedParams& params) {
+    return can_await_tiles(kConfig) && params.awaited != nullptr;
+  }
   // Whether the block has any tile; ask before the first note.
   STRETTO_DEVICE bool has_tiles(const GroupedParams& params) const {
     return group() < num_tiles(params);
@@ -123,13 +129,20 @@ struct GroupedShared {
     };
     uint32 own_rows = 0, own_tiles = 0;
     for (uint32 e = begin; e < end; ++e) own_rows = next_row(own_rows, e);
-    uint32 row = sum_before(own_rows, most);
+    uint32 row = sum_before(own_rows, most), own_ahead = 0;
     for (uint32 e = begin; e < end; ++e) {
       const uint32 next = next_row(row, e), count = rows_with_room(row, rows_of(e), most);
       store_shared_word(first_row + e * 4, row);
       store_shared_word(rows + e * 4, count);
       own_tiles += row_tiles<kConfig>(count, e >= params.low_from);
+      if (awaits_tiles(params)) {
+        own_ahead += row_tiles(count, e >= params.ahead_low_from, params.ahead_rows);
+      }
       row = next;
+    }
+    if (awaits_tiles(params)) {
+      const uint32 ahead = __reduce_add_sync(0xffffffffu, own_ahead);
+      if (lane == 0) store_shared_word(ahead_tiles, ahead * params.ahead_times);
     }
     uint32 tile = sum_before(own_tiles, ~0u);
     for (uint32 e = begin; e < end; ++e) {

@@ -40,6 +40,32 @@ STRETTO_DEVICE void load_tokens(const GroupedParams& params, const GroupedShared
   }
 }
 
+// One thread: until the kernel ahead has stored the tile's rows of tokens, and they may be loaded
+// by TMA. Whether it was seen to have stored all of its tiles, which the block's first tile does
+// not ask for: that would be one look more ahead of all others.
+template <GroupedConfig kConfig>
+STRETTO_DEVICE bool await_tokens(const GroupedParams& params, const GroupedShared<kConfig>& shared,
+                                 const GroupedTile& tile, bool is_first) {
+  const bool are_all =
+      !is_first && load_acquire_gpu(params.awaited) == load_shared_word(shared.ahead_tiles);
+  if (!are_all) {
+    const uint32 first_row = load_shared_word(shared.first_row + tile.expert * 4);
+    const uint32 rows = shared.rows_of(tile.expert), units = units_of_rows(rows);
+    const uint32 tiles = row_tiles(rows, tile.expert >= params.ahead_low_from, params.ahead_rows);
+    const uint32 unit = (tile.row - first_row) / kUnitRows;
+    const uint32 last = tile_of_unit(units, tiles, unit + tile.units - 1);
+#pragma unroll 1
+    for (uint32 at = tile_of_unit(units, tiles, unit); at <= last; ++at) {
+      const uint32 row = first_row + first_unit_of(units, tiles, at) * kUnitRows;
+      const uint32* const word = params.awaited + stored_word(tile.expert, row);
+      while (load_acquire_gpu(word) < params.ahead_times) {
+      }
+    }
+  }
+  fence_proxy_async();
+  return are_all;
+}
+
 // One warp, one thread of which loads. It also finds the block's tiles, for all others. The first
 // two are given, and then a block takes the next one that no other has: so tiles that lie side by
 // side, and share weights, begin at about the same time, however far blocks have drifted apart. It
@@ -74,8 +100,9 @@ STRETTO_DEVICE void grouped_load(const GroupedParams& params,
       }
     }
     __syncwarp();
-    wait_for_stream();
+    if (!shared.awaits_tiles(params)) wait_for_stream();
   }
+  bool are_all_there = !shared.awaits_tiles(params);
   for (uint32 i = 0; number < count; ++i) {
     const GroupedTile tile = shared.find_tile(params, number, expert);
     uint32 ticket = 0;
@@ -99,6 +126,9 @@ STRETTO_DEVICE void grouped_load(const GroupedParams& params,
         if (i > 0 || k >= early_end) {
           load_weights<kConfig>(params, shared, tile, first_column, ring.slot);
         }
+        if (k == first_k && !are_all_there) {
+          are_all_there = await_tokens(params, shared, tile, i == 0);
+        }
         load_tokens<kConfig>(params, shared, tile, first_column, ring.slot);
         ring.advance<kConfig.stages>();
       }
@@ -107,9 +137,16 @@ STRETTO_DEVICE void grouped_load(const GroupedParams& params,
     // Whichever lane was elected: the others have 0.
     next = kTickets ? __reduce_max_sync(0xffffffffu, ticket) + 2 * groups : next + groups;
   }
+  // It still adds to counts of its tiles, and ends first.
+  const bool awaits_tiles = shared.awaits_tiles(params);
+  if (awaits_tiles) wait_for_kernel_before();
   if constexpr (kTickets) {
-    if (leads && next_of_ring_acq_rel_gpu(params.tickets + 1, gridDim.x) == gridDim.x - 1) {
-      *params.tickets = 0;
+    const bool is_last =
+        leads && next_of_ring_acq_rel_gpu(params.tickets + 1, gridDim.x) == gridDim.x - 1;
+    if (is_last) *params.tickets = 0;
+    if (awaits_tiles && __any_sync(0xffffffffu, is_last)) {
+      const uint32 words = stored_words(params.experts, params.most_rows);
+      for (uint32 i = threadIdx.x % 32; i < words; i += 32) params.awaited[i] = 0;
     }
   }
 }

@@ -38,7 +38,13 @@ STRETTO_DEVICE void grouped_sm90(const GroupedParams& params) {
   if (warp == 0) shared.number_tiles(params);
   __syncthreads();
   if constexpr (kConfig.ranges > 1) cluster_sync();  // behind which others reach the barriers
-  if (is_early && warp != kLoadWarp) wait_for_stream();
+  // Tiles are awaited by who loads them. What others read stands early, and what they write the
+  // kernel ahead does not touch.
+  if (shared.awaits_tiles(params)) {
+    let_next_start();
+  } else if (is_early && warp != kLoadWarp) {
+    wait_for_stream();
+  }
 
   if (warp >= kLoadWarp) {
     give_registers<kRegisters.mover>();

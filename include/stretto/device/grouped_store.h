@@ -122,6 +122,7 @@ STRETTO_DEVICE void grouped_store(const GroupedParams& params,
       await_tile(i);
       more = !shared.is_last(i);
       const uint32 row = shared.row_of(i), tile_rows = shared.tile_rows_of(i);
+      const uint32 word = stored_word(shared.expert_of(i), row);
       const int32 tile_column = shared.column_of(i);
       leave_tile();
       bool unread = false;  // the slot before this one
@@ -142,6 +143,10 @@ STRETTO_DEVICE void grouped_store(const GroupedParams& params,
       // The consumers may wait for the last chunk's place while nothing more is stored.
       tma_store_wait_read<0>();
       free_before();
+      if (params.stored != nullptr) {
+        tma_store_wait<0>();  // all the way: whoever awaits the tile reads memory
+        if (leads) add_two_release_gpu(params.stored + word, params.stored, 1);
+      }
     }
     tma_store_wait<0>();
   }

@@ -143,6 +143,12 @@ struct GroupedParams {
   // Zeros ahead of the first launch, and behind each: how many tiles blocks have asked for, and how
   // many blocks are done.
   uint32* tickets;
+  // How many of this kernel's tiles are stored: of all, and behind that of those that lie next to
+  // each other (stored_word()). Zeros ahead of a launch. Null: the kernel behind does not ask.
+  uint32* stored;
+  // Those of the kernel ahead, whose output are this one's tokens, where tiles begin as soon as
+  // their rows are there; zeros behind the launch. Null: all of that kernel is awaited.
+  uint32* awaited;
   uint64 tokens_address;  // where the kernel gathers
   uint64 output_address;  // where it scatters
   uint32 token_row_bytes;
@@ -161,11 +167,15 @@ struct GroupedParams {
   uint32 gate_last;      // of swiglu: the first half of weights is of U, the second of the gate
   uint32 low_from;       // tiles of this expert and those behind it are half as high
   // The kernel ahead on the stream is another of experts. That writes neither this one's partition
-  // nor its weights, and has waited for all ahead of it before it let this one start: so counts may
-  // be read, and weights come, before it has ended. Tokens may be what it makes.
+  // nor its weights; and it has waited for all ahead of it before it let this one start, or started
+  // no sooner than such a one let it: so counts may be read, and weights come, before it has ended.
+  // Tokens may be what it makes.
   uint32 is_partition_early;
+  // Of the kernel whose tiles are awaited: how high they are at most, from which expert on half as
+  // high, and how often tiles next to each other are counted.
+  uint32 ahead_rows, ahead_low_from, ahead_times;
 };
-static_assert(sizeof(GroupedParams) == 3072);
+static_assert(sizeof(GroupedParams) == 3136);
 
 // A tile: rows [row, row + rows) of the partition.
 struct GroupedTile {
@@ -186,12 +196,42 @@ STRETTO_HOST_DEVICE uint32 next_first_row(uint32 first, uint32 rows, uint32 entr
   return taken < most - first ? first + taken : most;
 }
 
-// Into how many tiles an expert's rows are cut; `low`: half as high, of a unit at least.
+STRETTO_HOST_DEVICE uint32 units_of_rows(uint32 rows) { return (rows + kUnitRows - 1) / kUnitRows; }
+
+// Into how many tiles of at most `most` rows an expert's are cut; `low`: half as high, of a unit at
+// least.
+STRETTO_HOST_DEVICE uint32 row_tiles(uint32 rows, bool low, uint32 most) {
+  const uint32 tiles = (rows + most - 1) / most, units = units_of_rows(rows);
+  return !low ? tiles : 2 * tiles < units ? 2 * tiles : units;
+}
 template <GroupedConfig kConfig>
 STRETTO_HOST_DEVICE uint32 row_tiles(uint32 rows, bool low) {
-  constexpr uint32 kMost = kConfig.rows;
-  const uint32 tiles = (rows + kMost - 1) / kMost, units = (rows + kUnitRows - 1) / kUnitRows;
-  return !low ? tiles : 2 * tiles < units ? 2 * tiles : units;
+  return row_tiles(rows, low, kConfig.rows);
+}
+
+// So many units are cut into so many tiles, to a unit equally high: with which unit tile `at`
+// begins, and which tile a unit lies in.
+STRETTO_HOST_DEVICE uint32 first_unit_of(uint32 units, uint32 tiles, uint32 at) {
+  const uint32 base = units / tiles, longer = units - base * tiles;
+  return at * base + (at < longer ? at : longer);
+}
+STRETTO_HOST_DEVICE uint32 tile_of_unit(uint32 units, uint32 tiles, uint32 unit) {
+  const uint32 base = units / tiles, longer = units - base * tiles;
+  const uint32 end_of_longer = longer * (base + 1);
+  return unit < end_of_longer ? unit / (base + 1) : longer + (unit - end_of_longer) / base;
+}
+
+// Of the tiles of `expert` whose first row is this row of the partition: no others have this word.
+STRETTO_HOST_DEVICE uint32 stored_word(uint32 expert, uint32 row) {
+  return 1 + expert + row / kUnitRows;
+}
+// Whether a kernel can await tiles of the one ahead: for that with ranges `ptxas` finds no
+// registers.
+STRETTO_HOST_DEVICE bool can_await_tiles(const GroupedConfig& config) {
+  return config.ranges == 1 && !config.gathers;
+}
+STRETTO_HOST_DEVICE uint32 stored_words(uint32 experts, uint32 most_rows) {
+  return stored_word(experts, most_rows);
 }
 
 // Tile `number` of an expert that has `rows` rows from `first` on: the tiles are equally high, to a
@@ -207,13 +247,12 @@ STRETTO_HOST_DEVICE GroupedTile tile_of(uint32 expert, uint32 first, uint32 rows
   const uint32 place = number - band * most_in_band * column_blocks;
   const uint32 block = place / in_band;
   const uint32 at = band * most_in_band + place - block * in_band;
-  const uint32 units = (rows + kUnitRows - 1) / kUnitRows;
-  const uint32 base = units / tiles, longer = units - base * tiles;
-  const uint32 first_unit = at * base + (at < longer ? at : longer);
+  const uint32 units = units_of_rows(rows);
+  const uint32 first_unit = first_unit_of(units, tiles, at);
   GroupedTile tile{};
   tile.expert = expert;
   tile.block = block;
-  tile.units = base + (at < longer ? 1 : 0);
+  tile.units = first_unit_of(units, tiles, at + 1) - first_unit;
   tile.row = first + first_unit * kUnitRows;
   const uint32 end = (first_unit + tile.units) * kUnitRows;
   tile.rows = (end < rows ? end : rows) - first_unit * kUnitRows;

@@ -50,6 +50,22 @@ STRETTO_DEVICE uint32 add_relaxed_gpu(uint32* address, uint32 amount) {
   return old;
 }
 
+// The same behind everything that this thread has observed or written, to two counters: whoever
+// acquires either sees it.
+STRETTO_DEVICE void add_two_release_gpu(uint32* first, uint32* second, uint32 amount) {
+  asm volatile(
+      "fence.acq_rel.gpu;\n"
+      "red.relaxed.gpu.global.add.u32 [%0], %2;\n"
+      "red.relaxed.gpu.global.add.u32 [%1], %2;" ::"l"(first),
+      "l"(second), "r"(amount)
+      : "memory");
+}
+STRETTO_DEVICE uint32 load_acquire_gpu(const uint32* address) {
+  uint32 value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+  return value;
+}
+
 // Counts to `count` and begins again at 0, after everything this thread has observed or written and
 // before what it does next. Returns the old value.
 STRETTO_DEVICE uint32 next_of_ring_acq_rel_gpu(uint32* address, uint32 count) {
