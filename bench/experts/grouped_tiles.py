@@ -45,7 +45,7 @@ TILES = tuple(Sort(*tile) for tile in (
     (256, 64, 5), (192, 64, 6), (128, 64, 8), (256, 32, 5), (192, 32, 6), (128, 32, 10), (192, 160, 4), (256, 144, 4),
     (128, 64, 8, 2), (128, 128, 6, 2)))
 SMS_OF_RANGES, WORTH_RANGES = 132, 0.9
-ALIKE, TALL, MANY_ROWS = 1.02, 144, 1024
+ALIKE, TALL, MANY_ROWS, MANY_EACH = 1.02, 128, 1024, 32
 TENSOR = {128: 2.3, 192: 2.15, 256: 2.38}
 SHORT_K, FEWEST_ROWS, ROWS_OF_TALL, STAGES_OF_SHORT_K = 256, 32, 96, 4
 
@@ -128,7 +128,7 @@ def fitted(rows, experts, columns, k, num_sms=132, gathers=False, joins=False, s
         least = min(us.values())
 
         def height(tile):
-            return min(tile.rows, TALL) if mean * experts >= MANY_ROWS and us[tile] <= ALIKE * least else 0
+            return min(tile.rows, TALL) if mean * experts >= MANY_ROWS and mean >= MANY_EACH and us[tile] <= ALIKE * least else 0
 
         return least, min(tiles, key=lambda tile: (-height(tile), us[tile]))
 

@@ -56,12 +56,13 @@ constexpr double kHandCycles = 240;  // of a chunk that is handed over alone
 
 // Routers choose some experts more than others, and what these have is best in tall tiles. So of
 // tiles that are within this of the fastest the tallest is taken, up to this height, where there
-// are rows enough for an expert to have many: with chances by Zipf's law that is 1.6 % faster in
-// the mean of 60 products, and with even ones 0.1 % slower (bench/results/expert_zipf_h200_x1.json,
-// docs/notes/moe-gemm.md).
+// are rows enough for an expert to have many: with chances by Zipf's law that is 1.3 % faster in
+// the mean of 30 products, and with even ones 0.04 % slower (bench/results/expert_zipf_h200_x1.json,
+// docs/notes/moe-gemm.md). Taller ones, and tall ones of fewer rows, have fewer stages for weights
+// that come before the kernel ahead has ended.
 constexpr double kAlike = 1.02;
-constexpr int kTall = 144;
-constexpr int64_t kManyRows = 1024;
+constexpr int kTall = 128;
+constexpr int64_t kManyRows = 1024, kManyEach = 32;
 
 double tiles_of(int64_t size, int64_t tile) {
   return static_cast<double>((size + tile - 1) / tile);
@@ -169,7 +170,7 @@ double expert_us(const ExpertTile& tile, const ExpertLoad& of, bool gathers, int
 
 ExpertTile expert_tile(const ExpertLoad& of, bool gathers, int sms) {
   // By height as far as that counts, then by time, of those that take about as long as the fastest.
-  const bool may_be_uneven = of.rows * of.experts >= kManyRows;
+  const bool may_be_uneven = of.rows * of.experts >= kManyRows && of.rows >= kManyEach;
   const auto best_of = [&](int ranges, int on) {
     std::vector<std::pair<double, ExpertTile>> all;
     for (const ExpertTile& one : kTiles) {
