@@ -92,7 +92,9 @@ class Kernels:
 class Product:
     """One launch: output[target or sorted row] = follower(tokens[source or sorted row] @ weights[expert].T)."""
 
-    def __init__(self, kernels, sort, tokens, weights, output, counts, sources, targets):
+    def __init__(self, kernels, sort, tokens, weights, output, counts, sources, targets, ahead=None, is_asked=False):
+        """`ahead`: the Product that makes `tokens`, is launched ahead of this one and writes none of the rest: counts
+        and weights are read before it ends, and where it is_asked() tiles begin as soon as their rows are there."""
         self.driver = kernels.driver
         self.function, self.shared, self.threads = kernels.functions[sort]
         self.tickets = torch.zeros(2, dtype=torch.int32, device="cuda")
@@ -111,10 +113,17 @@ class Product:
         maps += [self.map(output, [n, output.shape[0]], [output.stride(0)], [at_once, rows], PROMOTE_NONE,
                           SWIZZLE_64 if at_once == 32 else SWIZZLE_128) for rows in STORED_AT_ONCE]
         stored_columns = sort.columns // sort.halves
-        words = struct.pack("<7Q15I", counts.data_ptr(), sources.data_ptr(), targets.data_ptr(), 0,
-                            self.tickets.data_ptr(), tokens.data_ptr(), output.data_ptr(), tokens.stride(0) * 2,
-                            tokens.shape[0], experts, 1, output.stride(0) * 2, n, -(-n // stored_columns),
-                            -(-k // 64), k * 2, BAND, sources.shape[0], output.shape[0], 1, 0, experts)
+        blocks = -(-n // stored_columns)
+        self.told = torch.zeros(1 + experts + sources.shape[0] // UNIT_ROWS, dtype=torch.int32, device="cuda")
+        self.cut = sort.rows, experts, blocks * sort.ranges
+        asks = ahead is not None and ahead.is_asked
+        self.is_asked = is_asked
+        words = struct.pack("<9Q19I", counts.data_ptr(), sources.data_ptr(), targets.data_ptr(), 0,
+                            self.tickets.data_ptr(), self.told.data_ptr() * is_asked,
+                            ahead.told.data_ptr() if asks else 0, tokens.data_ptr(), output.data_ptr(),
+                            tokens.stride(0) * 2, tokens.shape[0], experts, 1, output.stride(0) * 2, n, blocks,
+                            -(-k // 64), k * 2, BAND, sources.shape[0], output.shape[0], 1, 0, experts,
+                            ahead is not None, *(ahead.cut if asks else (0, 0, 0)))
         self.params = ctypes.create_string_buffer(b"".join(maps) + words, 4096)
         self.arguments = (ctypes.c_void_p * 1)(ctypes.addressof(self.params))
         self.attributes = (Attribute * 2)(Attribute(CAN_OVERLAP, 0, 1), Attribute(CLUSTER, 0, sort.ranges, (1, 1)))
