@@ -94,8 +94,9 @@ def expert_us(tile, rows, experts, columns, k, gathers=False, num_sms=132):
     stage = limit + 0.15 * gather + 200 / tile.stages ** 2
     blocks_of_k = math.ceil(-(-k // 64) / tile.ranges)
     besides = 400 + (5000 if tile.ranges > 1 else 0)
-    if is_short(rows, k) and tile.together == 1:
-        besides += 240 * chunks_of(tile.columns, high)
+    if tile.together == 1:
+        chunks = chunks_of(tile.columns, high)
+        besides += 240 * chunks if is_short(rows, k) else 180 * max(0, chunks - (blocks_of_k - 1))
     stored = tile.columns * high * 2 / 18
     of_blocks = math.hypot(blocks_of_k * stage, stored)
     places = max(tile.ranges, num_sms // tile.ranges * tile.ranges)

@@ -53,13 +53,16 @@ constexpr int64_t kLineBytes = 128;  // of the L2 cache
 constexpr int64_t kShortK = 256, kFewestRows = 32;
 constexpr int kRowsOfTall = 96, kStagesOfShortK = 4;
 constexpr double kHandCycles = 240;  // of a chunk that is handed over alone
+// Behind each of the next tile's blocks of K one chunk is handed over while it is multiplied; of
+// one more than these, as tall tiles have of a K of 384, so many cycles.
+constexpr double kLateCycles = 180;
 
 // Routers choose some experts more than others, and what these have is best in tall tiles. So of
 // tiles that are within this of the fastest the tallest is taken, up to this height, where there
 // are rows enough for an expert to have many: with chances by Zipf's law that is 1.3 % faster in
-// the mean of 30 products, and with even ones 0.04 % slower (bench/results/expert_zipf_h200_x1.json,
-// docs/notes/moe-gemm.md). Taller ones, and tall ones of fewer rows, have fewer stages for weights
-// that come before the kernel ahead has ended.
+// the mean of 30 products, and with even ones 0.04 % slower
+// (bench/results/expert_zipf_h200_x1.json, docs/notes/moe-gemm.md). Taller ones, and tall ones of
+// fewer rows, have fewer stages for weights that come before the kernel ahead has ended.
 constexpr double kAlike = 1.02;
 constexpr int kTall = 128;
 constexpr int64_t kManyRows = 1024, kManyEach = 32;
@@ -146,9 +149,12 @@ double expert_us(const ExpertTile& tile, const ExpertLoad& of, bool gathers, int
       std::pow(eighth(multiply) + eighth(shared) + eighth(load) + eighth(gather), 1.0 / 8);
   const double stage = limit + kGatherShare * gather + kStageWait / (tile.stages * tile.stages);
   const double blocks_of_k = std::ceil(tiles_of(of.k, kBlockOfK) / tile.ranges);
-  const bool hands_one_by_one = is_short(of) && tile.together == 1;
-  const double besides = kTileCycles + (tile.ranges > 1 ? kAddCycles : 0) +
-                         (hands_one_by_one ? kHandCycles * chunks_of(tile, high) : 0);
+  double hands = 0;
+  if (tile.together == 1) {
+    hands = is_short(of) ? kHandCycles * chunks_of(tile, high)
+                         : kLateCycles * std::max(0.0, chunks_of(tile, high) - (blocks_of_k - 1));
+  }
+  const double besides = kTileCycles + (tile.ranges > 1 ? kAddCycles : 0) + hands;
   const double store = tile.columns * high * 2 / kStoredBytes;
   const double of_blocks = std::hypot(blocks_of_k * stage, store);
   // Blocks end at about the same time where tiles are equally high. Where some experts have a cut
