@@ -34,7 +34,8 @@ RUNS_OF_A_DAY = {
                    "experts_few_again_h200_x2.json", "experts_halves_h200_x2.json",
                    "one_token_h200_x2.json", "mixtral_few_h200_x2.json", "mixtral_odd_h200_x2.json",
                    "layers_paced_h200_x2.json", "experts_tall_tiles_h200_x2.json",
-                   "experts_many_down_h200_x2.json", "experts_tall_kernels_h200_x2.json"),
+                   "experts_many_down_h200_x2.json", "experts_tall_kernels_h200_x2.json",
+                   "experts_tile_behind_tile_h200_x2.json"),
 }
 
 
