@@ -61,8 +61,8 @@ def has_registers(tile, gathers, scatters=False, joins=False):
 
 def cuts_of(rows, spread, most):
     cuts, edge = 1, most
-    while edge < rows + spread - 1e-6:
-        cuts += min(max(0.5 + (rows - edge) / (2 * spread), 0), 1) if spread > 0 else 1
+    while edge < rows + 4 * spread - 1e-6:
+        cuts += 0.5 * math.erfc((edge - rows) / (spread * math.sqrt(2))) if spread > 0 else 1
         edge += most
     return cuts
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -71,12 +72,13 @@ double tiles_of(int64_t size, int64_t tile) {
   return static_cast<double>((size + tile - 1) / tile);
 }
 
-// Into how many tiles an expert's rows are cut in the mean, where they are up to `spread` more or
-// less than `rows`.
+// Into how many tiles an expert's rows are cut in the mean, where they deviate from `rows` by
+// `spread`: of 128 experts with 128 rows each nine or ten have more than 144.
 double cuts_of(double rows, double spread, int most) {
+  constexpr double kFarthest = 4;  // spreads
   double cuts = 1;
-  for (double edge = most; edge < rows + spread - 1e-6; edge += most) {
-    cuts += spread > 0 ? std::clamp(0.5 + (rows - edge) / (2 * spread), 0.0, 1.0) : 1.0;
+  for (double edge = most; edge < rows + kFarthest * spread - 1e-6; edge += most) {
+    cuts += spread > 0 ? 0.5 * std::erfc((edge - rows) / (spread * std::numbers::sqrt2)) : 1.0;
   }
   return cuts;
 }
