@@ -50,7 +50,9 @@ class EarlyReads {
   void check() {
     for (uint32_t s = 0; s < program_.streams.size(); ++s) {
       const std::vector<Step>& steps = program_.streams[s].steps;
-      for (uint32_t i = 1; i < steps.size(); ++i) look_at({s, i}, steps[i - 1], steps[i]);
+      for (uint32_t i = 1; i < steps.size(); ++i) {
+        look_at({s, i}, std::span(steps).first(i), steps[i]);
+      }
     }
     for (uint32_t kernel = 0; kernel < program_.sent.size(); ++kernel) {
       if (program_.sent[kernel]) look_at_sent(kernel, *program_.sent[kernel]);
@@ -94,9 +96,20 @@ class EarlyReads {
     return all;
   }
 
-  void look_at(StepPlace place, const Step& ahead, const Step& step) {
+  // Of the products of experts that end `steps`, one behind the other.
+  Touches writes_of_experts(std::span<const Step> steps) const {
+    Touches all;
+    for (; !steps.empty() && is_by_experts(steps.back()); steps = steps.first(steps.size() - 1)) {
+      const Touches own = writes_of(steps.back().index);
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    return all;
+  }
+
+  void look_at(StepPlace place, std::span<const Step> before, const Step& step) {
+    const Step& ahead = before.back();
     if (is_by_experts(ahead) && is_by_experts(step)) {
-      look_at(place, weights_of(step.index), writes_of(ahead.index));
+      look_at(place, weights_of(step.index), writes_of_experts(before));
     } else if (is_by_experts(ahead) && step.kind == StepKind::collective) {
       const Instr& instr = step.instr(plan_);
       if (!is_combine(instr.collective)) return;
@@ -105,7 +118,7 @@ class EarlyReads {
       for (size_t i = 0; i < reads.size(); ++i) {
         if (i != kRowsOfCombine) early.push_back({{step.lane, step.position}, reads[i]});
       }
-      look_at(place, early, writes_of(ahead.index));
+      look_at(place, early, writes_of_experts(before));
     } else if (is_of_few_rows(step) &&
                (is_of_few_rows(ahead) || ahead.kind == StepKind::collective)) {
       look_at(place, given_weights_of(step.index), writes_of_inputs());

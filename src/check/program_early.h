@@ -6,8 +6,10 @@
 //   a combine behind experts' products reads what is no row of theirs early;
 //   the kernel of few rows reads weights early that the caller gives, behind a collective or
 //   another such kernel.
-// Each of these lets the next start only behind its own wait, so what is read early must not be
-// written by the kernel right ahead. The collective that receives what a kernel of few rows sends
+// Each of these lets the next start only behind its own wait, but for a product of experts behind
+// another: that may let the next start before the first has ended, which has waited. So what is
+// read early must not be written by the kernel right ahead, nor by experts' products right ahead of
+// that one. The collective that receives what a kernel of few rows sends
 // is there before that one ends, and rows that are sent are never in memory.
 #pragma once
 

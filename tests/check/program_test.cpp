@@ -272,6 +272,14 @@ TEST_F(EarlyReads, OfACombineAreNotOfWhatExpertsMake) {
   EXPECT_THAT(found(), HasSubstr("early-read: rank 0 nccl 0 instruction"));
 }
 
+// Behind products that let it start while the one ahead of them still runs.
+TEST_F(EarlyReads, OfACombineAreNotOfWhatTheFirstOfTwoProductsMakes) {
+  take("moe-ep t=64 h=128 f=128 experts=8 k=2 ranks=2 dtype=bf16", "low-latency");
+  const InstrRef combine = find(is_gemm, is_collective), down = find(is_gemm, is_gemm);
+  operand(combine, 1) = operand(down, 0);  // ids from what gate and up make
+  EXPECT_THAT(found(), HasSubstr("early-read: rank 0 nccl 0 instruction"));
+}
+
 TEST_F(EarlyReads, OfExpertsAreNotOfWhatExpertsMake) {
   take("moe-ep t=64 h=128 f=128 experts=8 k=2 ranks=2 dtype=bf16", "low-latency");
   const InstrRef down = find(is_gemm, is_gemm);
