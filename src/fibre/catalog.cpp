@@ -105,6 +105,11 @@ void add_kernels(std::vector<CatalogEntry>& all) {
       [](World& world) {
         chosen_rows_calls(world, {.by_choice = false, .top_k = 5, .early = true});
       });
+  add("chosen_rows_behind_two", "the same behind two products, the second tile by tile",
+      [](World& world) {
+        chosen_rows_calls(world,
+                          {.by_choice = false, .top_k = 5, .early = true, .behind_two = true});
+      });
   Shape wide = kUsual;  // so that the block that greets counts ids
   wide.threads = 8;
   all.push_back({"round_trip_rows",

@@ -30,6 +30,8 @@ struct ChosenCase {
   // Of rows by token: behind a kernel that makes the rows, whose end sums do not await before they
   // look up what they are of.
   bool early = false;
+  // That kernel stands behind another one, and lets sums start while that one may still run.
+  bool behind_two = false;
   bool comes_back = true;
 };
 
@@ -183,8 +185,13 @@ class ChosenWorld {
   void launch_sums(const Call& c) {
     const bool by_choice = its_.by_choice;
     const ChosenSizes summed = sizes(false, by_choice);
+    if (its_.behind_two) {
+      world_.launch_early(
+          [=, *this](Block& block) { make_rows(block, c.rows.at(block.rank()), true); });
+    }
     if (its_.early) {
-      world_.launch_early([=, *this](Block& block) { make_rows(block, c.rows.at(block.rank())); });
+      world_.launch_early(
+          [=, *this](Block& block) { make_rows(block, c.rows.at(block.rank()), false); });
     }
     world_.launch_early([=, *this](Block& block) {
       const int r = block.rank();
@@ -209,16 +216,20 @@ class ChosenWorld {
   }
 
   // As a product of experts does: it writes rows and nothing else, and waits for its stream before
-  // it lets the next kernel start.
-  void make_rows(Block& block, Pointer<Vec16> rows) const {
-    block.wait_for_kernel_before();
+  // it lets the next kernel start; or at its end, where it awaits tiles of another ahead of it,
+  // which is the first of two. Then either makes half of the rows.
+  void make_rows(Block& block, Pointer<Vec16> rows, bool is_first) const {
+    const bool waits_last = its_.behind_two && !is_first;
+    if (!waits_last) block.wait_for_kernel_before();
     block.let_next_start();
     const auto step = uint32(block.num_blocks() * block.num_threads());
     auto i = uint32(block.block_idx() * block.num_threads() + block.thread_idx());
     for (; i < its_.tokens * its_.vectors; i += step) {
+      if (its_.behind_two && (i % 2 == 0) != is_first) continue;
       const Vec16 row = rows[i];
       rows[i] = row;
     }
+    if (waits_last) block.wait_for_kernel_before();
   }
 
   static bool is_expert(int32 id) { return id >= 0 && id < int32(kChosenExperts); }
