@@ -71,9 +71,9 @@ def is_short(rows, k):
     return k <= SHORT_K and rows >= FEWEST_ROWS
 
 
-def chunks_of(columns, rows):
+def chunks_of(columns, rows, joins=False):
     """Of 32 rows by 64 columns, those of one consumer's."""
-    return math.ceil(rows / 32) * (2 if columns == 256 else 1)
+    return math.ceil(rows / 32) * (2 if columns == 256 and not joins else 1)
 
 
 def lines_of(k):
@@ -81,7 +81,7 @@ def lines_of(k):
     return 2 - math.gcd(2 * k, 128) / 128
 
 
-def expert_us(tile, rows, experts, columns, k, gathers=False, num_sms=132):
+def expert_us(tile, rows, experts, columns, k, gathers=False, num_sms=132, joins=False):
     """About, of experts that have so many rows in the mean."""
     rows, experts = max(rows, 1), max(experts, 1)
     spread = math.sqrt(rows * (1 - 1 / experts))
@@ -95,8 +95,10 @@ def expert_us(tile, rows, experts, columns, k, gathers=False, num_sms=132):
     blocks_of_k = math.ceil(-(-k // 64) / tile.ranges)
     besides = 400 + (5000 if tile.ranges > 1 else 0)
     if tile.together == 1:
-        chunks = chunks_of(tile.columns, high)
-        besides += 240 * chunks if is_short(rows, k) else 180 * max(0, chunks - (blocks_of_k - 1))
+        if is_short(rows, k):
+            besides += 240 * chunks_of(tile.columns, high)
+        else:
+            besides += 180 * max(0, chunks_of(tile.columns, high, joins) - (blocks_of_k - 1))
     stored = tile.columns * high * 2 / 18
     of_blocks = math.hypot(blocks_of_k * stage, stored)
     places = max(tile.ranges, num_sms // tile.ranges * tile.ranges)
@@ -125,7 +127,7 @@ def fitted(rows, experts, columns, k, num_sms=132, gathers=False, joins=False, s
     def best(ranges, sms):
         tiles = [short for tile in TILES if tile.ranges == ranges and has_registers(tile, gathers, scatters, joins)
                  and (short := for_short_k(tile, mean, k))]
-        us = {tile: expert_us(tile, mean, experts, columns, k, gathers, sms) for tile in tiles}
+        us = {tile: expert_us(tile, mean, experts, columns, k, gathers, sms, joins) for tile in tiles}
         least = min(us.values())
 
         def height(tile):

@@ -60,10 +60,10 @@ constexpr double kLateCycles = 180;
 
 // Routers choose some experts more than others, and what these have is best in tall tiles. So of
 // tiles that are within this of the fastest the tallest is taken, up to this height, where there
-// are rows enough for an expert to have many: with chances by Zipf's law that is 1.3 % faster in
-// the mean of 30 products, and with even ones 0.04 % slower
-// (bench/results/expert_zipf_h200_x1.json, docs/notes/moe-gemm.md). Taller ones, and tall ones of
-// fewer rows, have fewer stages for weights that come before the kernel ahead has ended.
+// are rows enough for an expert to have many: with chances by Zipf's law that is 1.0 % faster in
+// the mean of 30 products (bench/results/expert_zipf_h200_x1.json), and with even ones level, 0.04
+// % slower at most in the mean of a file. Of fewer rows tall tiles only leave fewer stages for
+// weights that come before the kernel ahead has ended (docs/notes/moe-gemm.md).
 constexpr double kAlike = 1.02;
 constexpr int kTall = 128;
 constexpr int64_t kManyRows = 1024, kManyEach = 32;
@@ -99,8 +99,11 @@ bool has_registers_for(const ExpertTile& tile, const ExpertLoad& of, bool gather
 bool is_short(const ExpertLoad& of) { return of.k <= kShortK && of.rows >= kFewestRows; }
 
 // Chunks that one consumer has of so many of its rows.
-int chunks_of(const ExpertTile& tile, double rows) {
-  const int across = device::layout_of({.columns = tile.columns}).chunks_across;
+int chunks_of(const ExpertTile& tile, double rows, bool joins = false) {
+  const int across =
+      device::layout_of({.columns = tile.columns,
+                         .follower = joins ? device::Follower::swiglu : device::Follower::none})
+          .chunks_across;
   return static_cast<int>(std::ceil(rows / device::kTokenChunkRows)) * across;
 }
 
@@ -153,8 +156,9 @@ double expert_us(const ExpertTile& tile, const ExpertLoad& of, bool gathers, int
   const double blocks_of_k = std::ceil(tiles_of(of.k, kBlockOfK) / tile.ranges);
   double hands = 0;
   if (tile.together == 1) {
-    hands = is_short(of) ? kHandCycles * chunks_of(tile, high)
-                         : kLateCycles * std::max(0.0, chunks_of(tile, high) - (blocks_of_k - 1));
+    hands = is_short(of)
+                ? kHandCycles * chunks_of(tile, high)
+                : kLateCycles * std::max(0.0, chunks_of(tile, high, of.joins) - (blocks_of_k - 1));
   }
   const double besides = kTileCycles + (tile.ranges > 1 ? kAddCycles : 0) + hands;
   const double store = tile.columns * high * 2 / kStoredBytes;
