@@ -99,18 +99,20 @@ def run(kernels, load):
                 calls[name] = pair
             else:
                 wrong.append(name)
+    up, down = tiles_of(load, "up")[0], tiles_of(load, "down")[0]
     return {"load": load, "rows": routing.rows, "experts": len(routing.counts), "active": routing.active,
-            "chosen": next(iter(calls), ""), "wrong": wrong, "us": contest(calls)}
+            "chosen": f"{up.name.replace(' swiglu', '')} then {down.name}", "wrong": wrong, "us": contest(calls)}
 
 
 def line_of(row):
     us = {name: times[0] for name, times in row["us"].items()}
-    behind = {name: took for name, took in us.items() if not name.endswith(" by tiles")}
-    tiles = {name: took for name, took in us.items() if name.endswith(" by tiles")}
-    best = [min(found, key=found.get) for found in (behind, tiles)]
-    now = row["chosen"]
-    return (f"{row['load']}: chosen {now} {us[now]:.1f} -> {us[now + ' by tiles']:.1f} ({us[now] / us[now + ' by tiles']:.3f}) | "
-            f"best {best[0]} {us[best[0]]:.1f} -> {best[1]} {us[best[1]]:.1f}" + (f" WRONG {row['wrong']}" if row["wrong"] else ""))
+    both = [[name for name in us if name.endswith(" by tiles") == by_tiles] for by_tiles in (False, True)]
+    pairs = [("chosen", [row["chosen"], row["chosen"] + " by tiles"])]
+    if all(both):
+        pairs.append(("best", [min(names, key=us.get) for names in both]))
+    told = [f"{what} {' -> '.join(f'{name} {us[name]:.1f}' if name in us else f'no {name}' for name in names)}"
+            for what, names in pairs]
+    return f"{row['load']}: {' | '.join(told)}" + (f" WRONG {row['wrong']}" if row["wrong"] else "")
 
 
 def main():
@@ -135,9 +137,9 @@ def main():
         if time.time() - start > args.seconds:
             break
         result["rows"].append(run(kernels, load))
-        print(line_of(result["rows"][-1]), flush=True)
         if args.out:
             pathlib.Path(args.out).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        print(line_of(result["rows"][-1]), flush=True)
 
 
 if __name__ == "__main__":
