@@ -195,7 +195,7 @@ int64_t expected_tiles(const GroupedConfig& config, const GroupedShape& shape) {
 }
 
 int64_t low_experts(const GroupedConfig& config, const GroupedShape& shape, int blocks) {
-  const int64_t experts = shape.experts, rows = shape.rows / std::max<int64_t>(experts, 1);
+  const int64_t experts = std::max<int64_t>(shape.experts, 1), rows = shape.rows / experts;
   const int64_t cuts = (rows + config.rows - 1) / config.rows;
   if (cuts == 0 || rows / cuts < kLeastHigh) return 0;
   const int64_t tiles = expected_tiles(config, shape) / experts;

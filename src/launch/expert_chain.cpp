@@ -1,7 +1,5 @@
 #include "launch/expert_chain.h"
 
-#include <algorithm>
-
 namespace stretto::cuda {
 
 std::optional<uint32_t> experts_ahead(const RankProgram& program, uint32_t kernel) {
@@ -23,8 +21,9 @@ bool follows_by_tiles(const Plan& plan, const ExpertProduct& first, const GemmNe
   const bool is_alike = first.counts == second.counts && first.choices == second.choices &&
                         first.experts == second.experts && first.entry_rows == second.entry_rows;
   // Only the plan's own buffers are known to lie apart from all others.
-  const bool is_apart =
-      plan.buffers[second.c.buffer].role == BufferRole::local && second.c.buffer != first.a.buffer;
+  const uint16_t to = second.c.buffer;
+  const bool is_apart = plan.buffers[to].role == BufferRole::local && to != first.a.buffer &&
+                        to != first.gate.buffer && (first.up.empty() || to != first.up.buffer);
   return is_in_order && is_alike && is_apart;
 }
 

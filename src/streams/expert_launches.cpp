@@ -44,6 +44,7 @@ void ExpertLaunches::await_tiles(Launch& launch, std::vector<Launch>& ahead) con
     return;
   }
   Launch& first = ahead.front();
+  if (first.by_set.front().operands.ahead.words != 0) return;  // more may still run ahead of it
   const device::GroupedConfig& config = first.kernel->config();
   const bool has_more_tiles =
       cuda::expected_tiles(config, cuda::shape_of(first.product)) * config.ranges > first.blocks;

@@ -98,21 +98,24 @@ TEST(GroupedTiles, AreFoundByTheirUnits) {
 
 // However experts' rows follow one another, and as many as there is room for.
 TEST(GroupedTiles, AreCountedByWordsOfTheirOwn) {
+  constexpr uint32_t kMost = 576;  // the last experts' rows are cut
   for (const uint32_t entry_rows : {1, 16}) {
     const std::vector<uint32_t> counts = {1, 0, 15, 1, 1, 300, 0, 0, 17, 16, 200, 33};
     std::vector<uint32_t> words = {0};  // of all tiles
     uint32_t first = 0;
     for (uint32_t e = 0; e < counts.size(); ++e) {
-      const uint32_t units = device::units_of_rows(counts[e]);
-      const uint32_t tiles = device::row_tiles(counts[e], e > 8, 128);
+      const uint32_t rows = device::rows_with_room(first, counts[e], kMost);
+      const uint32_t units = device::units_of_rows(rows);
+      const uint32_t tiles = device::row_tiles(rows, e > 8, 128);
       for (uint32_t tile = 0; tile < tiles; ++tile) {
         const uint32_t unit = device::first_unit_of(units, tiles, tile);
         words.push_back(device::stored_word(e, first + unit * device::kUnitRows));
       }
-      first = device::next_first_row(first, counts[e], entry_rows, 1000);
+      first = device::next_first_row(first, counts[e], entry_rows, kMost);
     }
     for (size_t i = 1; i < words.size(); ++i) EXPECT_GT(words[i], words[i - 1]);
-    EXPECT_LT(words.back(), device::stored_words(static_cast<uint32_t>(counts.size()), first));
+    EXPECT_EQ(first, kMost);
+    EXPECT_LT(words.back(), device::stored_words(static_cast<uint32_t>(counts.size()), kMost));
   }
 }
 
@@ -345,9 +348,30 @@ TEST(GroupedOperandsTest, ThatDoNotFitAreRefused) {
   });
   expect_refused("are bf16", config, [](auto& o) { o.output.dtype = DType::fp16; });
   expect_refused("two words of zeros", config, [](auto& o) { o.tickets = 0; });
-  GroupedConfig gathering = config;
+  GroupedConfig gathering = config, scattering = config;
   gathering.gathers = true;
+  scattering.scatters = true;
   expect_refused("sources", gathering, [](auto&) {});
+  const auto await = [](GroupedOperands& o) {
+    o.sources = o.targets = 256;
+    o.is_partition_early = true;
+    o.ahead = {.words = 256, .rows = 128, .low_from = 4, .times = 2};
+  };
+  expect_refused("stored in order", scattering, [&](auto& o) {
+    await(o);
+    o.stored = 256;
+  });
+  for (const GroupedConfig& cannot : {gathering, of_ranges}) {
+    expect_refused("without ranges, gathering", cannot, await);
+  }
+  expect_refused("whose partition stands early", config, [&](auto& o) {
+    await(o);
+    o.is_partition_early = false;
+  });
+  expect_refused("have rows and are counted", config, [&](auto& o) {
+    await(o);
+    o.ahead.rows = 0;
+  });
   expect_refused("1 choice or more", config, [](auto& o) { o.per = 0; });
   GroupedConfig joining = config;
   joining.follower = Follower::swiglu;

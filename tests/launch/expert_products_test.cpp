@@ -388,15 +388,25 @@ TEST(ExpertProducts, FollowByTilesWhereTheyReadRowsAsTheyAreStored) {
         const auto second = expert_products_of(plan, *program.sums, program.gemms[kernel]);
         const GemmNeeds &of_first = program.needs[*ahead], &of_second = program.needs[kernel];
         found += follows_by_tiles(plan, first.at(0), of_first, second.at(0), of_second) ? "y" : "n";
-        ExpertProduct other = second.at(0);
-        other.a.row1 -= 1;
-        EXPECT_FALSE(follows_by_tiles(plan, first.at(0), of_first, other, of_second));
-        other = second.at(0);
-        other.counts.buffer = other.choices.buffer;
-        EXPECT_FALSE(follows_by_tiles(plan, first.at(0), of_first, other, of_second));
-        other = second.at(0);
-        other.c.buffer = first.at(0).a.buffer;
-        EXPECT_FALSE(follows_by_tiles(plan, first.at(0), of_first, other, of_second));
+        const auto expect_not = [&](const char* why, auto&& spoil) {
+          ExpertProduct a = first.at(0), b = second.at(0);
+          GemmNeeds of_a = of_first, of_b = of_second;
+          spoil(a, b, of_a, of_b);
+          EXPECT_FALSE(follows_by_tiles(plan, a, of_a, b, of_b)) << why;
+        };
+        expect_not("other rows", [](auto&, auto& b, auto&, auto&) { b.a.row1 -= 1; });
+        expect_not("another partition",
+                   [](auto&, auto& b, auto&, auto&) { b.counts.buffer = b.choices.buffer; });
+        expect_not("other experts", [](auto&, auto& b, auto&, auto&) { ++b.experts; });
+        expect_not("other entries", [](auto&, auto& b, auto&, auto&) { ++b.entry_rows; });
+        expect_not("rows stored by choice",
+                   [](auto&, auto&, auto& of_a, auto&) { of_a.scatters = true; });
+        expect_not("rows gathered", [](auto&, auto&, auto&, auto& of_b) { of_b.gathers = true; });
+        expect_not("over tokens", [](auto& a, auto& b, auto&, auto&) { b.c.buffer = a.a.buffer; });
+        expect_not("over weights",
+                   [](auto& a, auto& b, auto&, auto&) { b.c.buffer = a.gate.buffer; });
+        expect_not("into a caller's tensor",
+                   [](auto&, auto& b, auto&, auto&) { b.c.buffer = b.gate.buffer; });
       }
     }
     return found;

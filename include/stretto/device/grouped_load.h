@@ -57,9 +57,7 @@ STRETTO_DEVICE bool await_tokens(const GroupedParams& params, const GroupedShare
 #pragma unroll 1
     for (uint32 at = tile_of_unit(units, tiles, unit); at <= last; ++at) {
       const uint32 row = first_row + first_unit_of(units, tiles, at) * kUnitRows;
-      const uint32* const word = params.awaited + stored_word(tile.expert, row);
-      while (load_acquire_gpu(word) < params.ahead_times) {
-      }
+      await_count(params.awaited + stored_word(tile.expert, row), params.ahead_times);
     }
   }
   fence_proxy_async();
@@ -145,6 +143,7 @@ STRETTO_DEVICE void grouped_load(const GroupedParams& params,
         leads && next_of_ring_acq_rel_gpu(params.tickets + 1, gridDim.x) == gridDim.x - 1;
     if (is_last) *params.tickets = 0;
     if (awaits_tiles && __any_sync(0xffffffffu, is_last)) {
+      __syncwarp();  // behind what the thread that leads has seen
       const uint32 words = stored_words(params.experts, params.most_rows);
       for (uint32 i = threadIdx.x % 32; i < words; i += 32) params.awaited[i] = 0;
     }

@@ -102,7 +102,9 @@ STRETTO_DEVICE void grouped_store(const GroupedParams& params,
       // Of the next 32 rows asked for ahead of these.
       const auto target_of = [&](uint32 first) {
         const uint32 at = first + threadIdx.x % 32;
-        return at < rows ? static_cast<uint32>(params.targets[row + at]) : kNowhere;
+        if (at >= rows) return kNowhere;
+        // Past L1: where tiles are awaited no wait of this kernel's is between.
+        return load_relaxed_sys(reinterpret_cast<const uint32*>(params.targets + row + at));
       };
       uint32 target = kNowhere;
       uint32 next = target_of(first_chunk_of(rows, range, kConfig.ranges) * kTokenChunkRows);

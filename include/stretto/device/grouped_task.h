@@ -144,7 +144,9 @@ struct GroupedParams {
   // many blocks are done.
   uint32* tickets;
   // How many of this kernel's tiles are stored: of all, and behind that of those that lie next to
-  // each other (stored_word()). Zeros ahead of a launch. Null: the kernel behind does not ask.
+  // each other (stored_word()). Zeros ahead of a launch, which counts up from them: the kernel that
+  // awaits them leaves zeros once this one has ended, and the next launch is behind that one. Null:
+  // the kernel behind does not ask.
   uint32* stored;
   // Those of the kernel ahead, whose output are this one's tokens, where tiles begin as soon as
   // their rows are there; zeros behind the launch. Null: all of that kernel is awaited.
@@ -225,8 +227,8 @@ STRETTO_HOST_DEVICE uint32 tile_of_unit(uint32 units, uint32 tiles, uint32 unit)
 STRETTO_HOST_DEVICE uint32 stored_word(uint32 expert, uint32 row) {
   return 1 + expert + row / kUnitRows;
 }
-// Whether a kernel can await tiles of the one ahead: for that with ranges `ptxas` finds no
-// registers.
+// Whether a kernel can await tiles of the one ahead. With ranges `ptxas` finds no registers for it
+// where rows are scattered; and who gathers has other warps that read tokens.
 STRETTO_HOST_DEVICE bool can_await_tiles(const GroupedConfig& config) {
   return config.ranges == 1 && !config.gathers;
 }

@@ -9,7 +9,8 @@ namespace stretto::device {
 
 // The stream's work before this grid has ended and is visible. Until then the grid may have been
 // started already, which hides the launch, and may read what no kernel writes; past L1 also what
-// was written ahead of the grid before, if that let this one start behind its own wait.
+// was written ahead of the grid before, if that let this one start behind its own wait, or started
+// no sooner than a grid that did so let it.
 STRETTO_DEVICE void wait_for_kernel_before() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

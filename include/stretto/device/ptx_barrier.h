@@ -113,6 +113,17 @@ STRETTO_DEVICE void barrier_wait_by(Try try_wait, uint32 barrier, uint32 parity)
     if (waited_ns > kBarrierTimeoutNs) asm volatile("trap;");
   }
 }
+// The same for a counter of this GPU; what was told with it is there then.
+STRETTO_DEVICE void await_count(const uint32* word, uint32 count) {
+  if (load_relaxed_gpu(word) < count) {
+    const uint64 start_ns = global_time_ns();
+    while (load_relaxed_gpu(word) < count) {
+      const auto waited_ns = static_cast<int64>(global_time_ns() - start_ns);
+      if (waited_ns > kBarrierTimeoutNs) asm volatile("trap;");
+    }
+  }
+  load_acquire_gpu(word);
+}
 STRETTO_DEVICE void barrier_wait(uint32 barrier, uint32 parity) {
   barrier_wait_by(barrier_try_wait, barrier, parity);
 }

@@ -5,8 +5,8 @@
 
 namespace stretto::device {
 
-// By a whole warp, whose lanes come together: true for one of them, the same each time. PTX does not
-// say for which.
+// By a whole warp, whose lanes come together: true for one of them, the same each time. PTX does
+// not say for which.
 //
 // Who copies by TMA should be chosen so. An instruction of TMA takes its operands from registers
 // that a warp shares. Of a lane that is elected the compiler sees that it is alone; of one that is

@@ -60,6 +60,11 @@ STRETTO_DEVICE void add_two_release_gpu(uint32* first, uint32* second, uint32 am
       "l"(second), "r"(amount)
       : "memory");
 }
+STRETTO_DEVICE uint32 load_relaxed_gpu(const uint32* address) {
+  uint32 value;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+  return value;
+}
 STRETTO_DEVICE uint32 load_acquire_gpu(const uint32* address) {
   uint32 value;
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");

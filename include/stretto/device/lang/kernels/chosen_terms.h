@@ -14,9 +14,9 @@ struct SumChosenArgs {
   uint32 by_choice;
   Ptr<Block, const int32> row_of_choice;  // of all choices; null: in one of the other two ways
   Ptr<Block, Vec16> output;               // local: own tokens' rows
-  // Of few rows (sum_chosen_rows.h). 1: the kernel before this one makes rows alone, and has waited
-  // for whoever made ids, weights and row_of_choice before it let this one start: so these are
-  // looked up before it has ended.
+  // Of few rows (sum_chosen_rows.h). 1: the kernel before this one makes rows alone, and it, or one
+  // like it ahead of it, has waited for whoever made ids, weights and row_of_choice before the next
+  // could start: so these are looked up before it has ended.
   uint32 looks_early;
 };
 
