@@ -1,6 +1,6 @@
 """The grouped kernel for bench/experts/grouped_contest.py: compiled by nvcc, launched through the CUDA driver on torch tensors.
 
-What C++ does in src/gpu/grouped_kernel.cpp; here it needs no build, and takes turns with PyTorch in one process.
+What C++ does in src/gpu/grouped_operands.cpp; here it needs no build, and takes turns with PyTorch in one process.
 """
 
 import concurrent.futures

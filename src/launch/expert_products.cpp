@@ -7,7 +7,6 @@
 #include <tuple>
 #include <utility>
 
-#include "gpu/grouped_kernel.h"
 #include "plan/partition_tables.h"
 #include "plan/tile_task.h"
 #include "stretto/error.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "gpu/grouped_kernel.h"
+#include "gpu/grouped_shape.h"
 #include "launch/gemm_needs.h"
 #include "launch/rank_program.h"
 #include "stretto/plan.h"

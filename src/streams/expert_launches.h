@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gpu/grouped_kernel.h"
+#include "gpu/grouped_operands.h"
 #include "launch/call_places.h"
 #include "launch/expert_products.h"
 #include "streams/launch_setup.h"

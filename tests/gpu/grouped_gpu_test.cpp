@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gpu/grouped_kernel.h"
+#include "gpu/grouped_operands.h"
 #include "gpu_fixture.h"
 #include "stretto/device/elements.h"
 

@@ -8,6 +8,8 @@
 
 #include "compiler_fixture.h"
 #include "gpu/grouped_kernel.h"
+#include "gpu/grouped_operands.h"
+#include "gpu/grouped_shape.h"
 #include "stretto/error.h"
 #include "thorough.h"
 

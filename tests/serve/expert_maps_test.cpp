@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "gpu/grouped_kernel.h"
+#include "gpu/grouped_operands.h"
 #include "stretto/context.h"
 #include "stub_launches.h"
 
