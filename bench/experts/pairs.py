@@ -130,7 +130,7 @@ def main():
     tiles = list(dict.fromkeys(tile for load in loads for product in ("up", "down") for tile in tiles_of(load, product)))
     kernels = Kernels(tiles, tempfile.mkdtemp())
     print(f"{len(tiles)} kernels, {time.time() - start:.0f} s", flush=True)
-    result = {"benchmark": "pairs of products of experts", "of": "Both products of experts, tile behind tile",
+    result = {"benchmark": "pairs of products of experts", "of": f"Both products of experts, tile behind tile, {args.routing} routing",
               "machine": torch.cuda.get_device_name(0), "commit": args.commit, "date": args.date,
               "torch": torch.__version__, "data": data_of(args.routing), "rows": []}
     for load in loads:

@@ -9,8 +9,8 @@
 // Each of these lets the next start only behind its own wait, but for a product of experts behind
 // another: that may let the next start before the first has ended, which has waited. So what is
 // read early must not be written by the kernel right ahead, nor by experts' products right ahead of
-// that one. The collective that receives what a kernel of few rows sends
-// is there before that one ends, and rows that are sent are never in memory.
+// that one. The collective that receives what a kernel of few rows sends is there before that one
+// ends, and rows that are sent are never in memory.
 #pragma once
 
 #include <vector>

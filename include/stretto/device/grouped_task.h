@@ -227,13 +227,14 @@ STRETTO_HOST_DEVICE uint32 tile_of_unit(uint32 units, uint32 tiles, uint32 unit)
 STRETTO_HOST_DEVICE uint32 stored_word(uint32 expert, uint32 row) {
   return 1 + expert + row / kUnitRows;
 }
+STRETTO_HOST_DEVICE uint32 stored_words(uint32 experts, uint32 most_rows) {
+  return stored_word(experts, most_rows);
+}
+
 // Whether a kernel can await tiles of the one ahead. With ranges `ptxas` finds no registers for it
 // where rows are scattered; and who gathers has other warps that read tokens.
 STRETTO_HOST_DEVICE bool can_await_tiles(const GroupedConfig& config) {
   return config.ranges == 1 && !config.gathers;
-}
-STRETTO_HOST_DEVICE uint32 stored_words(uint32 experts, uint32 most_rows) {
-  return stored_word(experts, most_rows);
 }
 
 // Tile `number` of an expert that has `rows` rows from `first` on: the tiles are equally high, to a

@@ -104,28 +104,24 @@ STRETTO_DEVICE bool barrier_test(uint32 barrier, uint32 parity) {
 // later than any of those, and it traps.
 inline constexpr int64 kBarrierTimeoutNs = 4'000'000'000'000;
 
-template <class Try>
-STRETTO_DEVICE void barrier_wait_by(Try try_wait, uint32 barrier, uint32 parity) {
-  if (try_wait(barrier, parity)) return;
+template <class Try, class... At>
+STRETTO_DEVICE void wait_by(Try try_wait, At... at) {
+  if (try_wait(at...)) return;
   const uint64 start_ns = global_time_ns();
-  while (!try_wait(barrier, parity)) {
+  while (!try_wait(at...)) {
     const auto waited_ns = static_cast<int64>(global_time_ns() - start_ns);
     if (waited_ns > kBarrierTimeoutNs) asm volatile("trap;");
   }
 }
-// The same for a counter of this GPU; what was told with it is there then.
-STRETTO_DEVICE void await_count(const uint32* word, uint32 count) {
-  if (load_relaxed_gpu(word) < count) {
-    const uint64 start_ns = global_time_ns();
-    while (load_relaxed_gpu(word) < count) {
-      const auto waited_ns = static_cast<int64>(global_time_ns() - start_ns);
-      if (waited_ns > kBarrierTimeoutNs) asm volatile("trap;");
-    }
-  }
-  load_acquire_gpu(word);
-}
 STRETTO_DEVICE void barrier_wait(uint32 barrier, uint32 parity) {
-  barrier_wait_by(barrier_try_wait, barrier, parity);
+  wait_by(barrier_try_wait, barrier, parity);
+}
+
+// For a counter of this GPU to come to `count`; what was told with it is there then.
+STRETTO_DEVICE void await_count(const uint32* word, uint32 count) {
+  wait_by([](const uint32* at, uint32 least) { return load_relaxed_sys(at) >= least; }, word,
+          count);
+  load_acquire_gpu(word);
 }
 
 // Besides, what send_vector() of other blocks brought is there for this thread.
@@ -143,7 +139,7 @@ STRETTO_DEVICE bool barrier_try_wait_for_sent(uint32 barrier, uint32 parity) {
   return done != 0;
 }
 STRETTO_DEVICE void barrier_wait_for_sent(uint32 barrier, uint32 parity) {
-  barrier_wait_by(barrier_try_wait_for_sent, barrier, parity);
+  wait_by(barrier_try_wait_for_sent, barrier, parity);
 }
 
 STRETTO_DEVICE uint32 cluster_rank() {

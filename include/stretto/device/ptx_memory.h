@@ -50,8 +50,8 @@ STRETTO_DEVICE uint32 add_relaxed_gpu(uint32* address, uint32 amount) {
   return old;
 }
 
-// The same behind everything that this thread has observed or written, to two counters: whoever
-// acquires either sees it.
+// To two counters, behind everything that this thread has observed or written: whoever acquires
+// either sees it.
 STRETTO_DEVICE void add_two_release_gpu(uint32* first, uint32* second, uint32 amount) {
   asm volatile(
       "fence.acq_rel.gpu;\n"
@@ -59,11 +59,6 @@ STRETTO_DEVICE void add_two_release_gpu(uint32* first, uint32* second, uint32 am
       "red.relaxed.gpu.global.add.u32 [%1], %2;" ::"l"(first),
       "l"(second), "r"(amount)
       : "memory");
-}
-STRETTO_DEVICE uint32 load_relaxed_gpu(const uint32* address) {
-  uint32 value;
-  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
-  return value;
 }
 STRETTO_DEVICE uint32 load_acquire_gpu(const uint32* address) {
   uint32 value;
